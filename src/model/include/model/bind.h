@@ -1,0 +1,21 @@
+// file -> descriptor and bound weights.
+#pragma once
+
+#include <memory>
+
+#include "base/thread_pool.h"
+#include "formats/model_file.h"
+#include "model/spec.h"
+
+namespace forge {
+
+// Reads config or metadata through the architecture's table, checks every shape
+// and binds every tensor. GGUF blocks become planes in parallel on `pool` with a
+// progress bar; Hugging Face tensors stay mapped. An unknown architecture, rope
+// type or quirk is an Error that names it.
+std::shared_ptr<const BoundModel> bind_model(const ModelFile& file, ThreadPool& pool);
+
+// The descriptor alone, with every WeightId -1 except presence checks (for inspect and tests).
+ModelSpec read_spec(const ModelFile& file);
+
+}  // namespace forge

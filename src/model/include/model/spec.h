@@ -1,0 +1,98 @@
+// The model descriptor: what an architecture table and a file's config say,
+// as plain data. After binding nothing asks for the architecture's name.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "quant/weight.h"
+
+namespace forge {
+
+// The norms of docs/numerics.md (r = rounding to the activation type):
+enum class NormKind : std::uint8_t {
+    two_rounding,   // N1: r(w * r(n))            Llama, Qwen2, Qwen3
+    one_plus,       // N2: r(n * (1 + w))         Gemma 3, Qwen3.5 (as stored by Hugging Face)
+    one_rounding,   // N3: r(n * w)               Gemma 4; also N2 when the file holds 1 + w
+};
+
+enum class Activation : std::uint8_t { silu, gelu_tanh };
+
+struct NormSpec {
+    NormKind kind = NormKind::two_rounding;
+    float eps = 1e-6f;
+};
+
+// Rotary embedding, already resolved: angle_i = position * inv_freq[i], cos and
+// sin multiplied by `scale`; dims i and i + inv_freq.size() form a pair
+// (half-split; interleaved files are un-permuted when bound).
+struct RopeSpec {
+    std::vector<float> inv_freq;   // rotary_dim / 2 entries
+    float scale = 1.0f;
+    std::string description;       // "llama3 theta 500000 factor 8", for inspect
+};
+
+struct AttentionSpec {
+    int n_heads = 0, n_kv_heads = 0, head_dim = 0;
+    int rope = 0;                  // index into ModelSpec::ropes
+    int window = 0;                // keys seen, itself included; 0 = all
+    bool qk_norm = false;          // norm of ModelSpec::qk_norm over head_dim before rope
+    float scale = 0;               // of q.k
+    float softcap = 0;             // 0 = none
+    int kv_layer = 0;              // layer whose cache is read (and written when it is this layer)
+};
+
+struct FeedForwardSpec {
+    int width = 0;
+    Activation activation = Activation::silu;
+};
+
+// What a tensor is for. Names per format are in the architecture tables.
+enum class Role : std::uint8_t {
+    attn_norm, attn_q, attn_k, attn_v, attn_o,
+    attn_q_bias, attn_k_bias, attn_v_bias, attn_o_bias,
+    attn_q_norm, attn_k_norm, attn_post_norm,
+    ffn_norm, ffn_gate, ffn_up, ffn_down,
+    ffn_gate_bias, ffn_up_bias, ffn_down_bias, ffn_post_norm,
+    count_,
+};
+std::string_view name_of(Role role);
+
+using WeightId = std::int32_t;     // index into BoundModel::weights; -1 = absent
+
+struct LayerSpec {
+    AttentionSpec attention;
+    FeedForwardSpec feed_forward;
+    std::array<WeightId, static_cast<std::size_t>(Role::count_)> weights;
+    LayerSpec() { weights.fill(-1); }
+    WeightId operator[](Role role) const { return weights[static_cast<std::size_t>(role)]; }
+};
+
+struct ModelSpec {
+    std::string architecture;      // for people; "llama", "qwen3", ...
+    std::string name;              // general.name or the folder's name
+    int hidden = 0;
+    int vocab = 0;                 // rows of the head; ids >= the tokenizer's size are never sampled
+    int context_length = 0;        // what the model was trained for
+    NormSpec norm;                 // every norm but q/k
+    NormSpec qk_norm;
+    float embed_scale = 1.0f;      // Gemma: sqrt(hidden), unrounded; applied as r(e * r(scale))
+    float final_softcap = 0;       // logits = c * tanh(logits / c); 0 = none
+    std::vector<RopeSpec> ropes;
+    std::vector<LayerSpec> layers;
+    WeightId embed = -1, final_norm = -1, head = -1;  // head == embed when tied
+    std::vector<std::int32_t> stop_ids;  // from generation_config / config / metadata
+    std::uint64_t parameters = 0;
+};
+
+struct BoundModel {
+    ModelSpec spec;
+    std::vector<Weight> weights;
+    std::uint64_t bytes() const;   // of all planes
+};
+
+}  // namespace forge
