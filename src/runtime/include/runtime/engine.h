@@ -1,0 +1,80 @@
+// The loaded model: file, descriptor, plan, program and caches, ready to step.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "formats/model_file.h"
+#include "model/spec.h"
+
+namespace forge {
+
+struct LoadOptions {
+    std::string device = "auto";       // auto | cpu (metal and cuda are refused until they are built in)
+    DType dtype = DType::bf16;         // activations, KV cache: bf16, f16 or f32
+    int threads = 0;                   // 0 = one per available core
+    int ctx = 0;                       // positions per sequence; 0 = the model's, at most 4096
+    int parallel = 1;                  // sequences that memory is reserved for
+    int chunk = 512;                   // rows of a prefill step; chunks begin at multiples of it
+    std::vector<std::string> passes_off;  // names of plan passes to leave out ("all" for every one)
+};
+
+struct MemoryUse { std::uint64_t weights, kv_cache, scratch; };
+
+// One row of a step.
+struct StepInput {
+    std::int32_t token = 0, slot = 0, position = 0;
+    bool want_logits = false;
+};
+
+class Engine {
+  public:
+    // Opens, binds, plans, lowers and compiles; when it returns, a token can be
+    // computed without further allocation. Errors are sentences.
+    static std::shared_ptr<Engine> load(const std::string& path, const LoadOptions& options);
+    ~Engine();
+
+    const ModelFile& file() const;
+    const ModelSpec& spec() const;
+    const LoadOptions& options() const;   // with defaults filled in (ctx, threads)
+    MemoryUse memory() const;
+    std::string backend_name() const;     // "CPU avx512"
+
+    // Computes rows: rows of one slot are neighbours and their positions follow each other;
+    // positions before them are in the cache. At most options().chunk rows.
+    // Returns the logits of the rows that want them, [wanted][vocab], valid until the next step.
+    // No allocation.
+    std::span<const float> step(std::span<const StepInput> rows);
+
+    // The texts that `forge inspect` prints.
+    std::string print_plan(bool fused = true) const;
+    std::string print_program(int rows) const;
+
+    // A sequence's cache in plain order, for saving: all layers' keys and values of positions [0, length).
+    std::vector<std::byte> save_cache(int slot, int length) const;
+    void load_cache(int slot, int length, std::span<const std::byte> bytes);
+
+    // Slots that sessions take and give back. Error when all are taken.
+    int take_slot();
+    void give_slot(int slot);
+
+    // Seconds the last step spent in each kernel (by registry name), when profiling is on.
+    void set_profiling(bool on);
+    struct KernelTime { std::string kernel; double seconds; std::uint64_t launches, bytes, flops; };
+    std::vector<KernelTime> take_profile();
+
+    // Bytes of weights that one decode step reads (the head and chosen rows of the embedding included).
+    std::uint64_t decode_weight_bytes() const;
+
+  private:
+    Engine();
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace forge
