@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""Make the tiny random models under tests/data/models and what transformers computes for them.
+
+Needs: pip install torch transformers accelerate gguf safetensors numpy.
+
+  make_fixtures.py -o tests/data/models            all of them
+  make_fixtures.py -o DIR --only 'qwen3-*'         some of them
+  make_fixtures.py --list
+
+Each folder holds the checkpoint (config.json and safetensors, or model.gguf), reference.jsonl (float32; docs/references.md),
+logits.f32 (every logit of the forced record: little-endian float32, [positions, vocabulary]) and, for some, reference.bf16.jsonl
+or reference.f16.jsonl. Seeds are searched so that greedy text is varied and no step is a near-tie.
+"""
+import argparse
+import fnmatch
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging as transformers_logging
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import make_reference
+from fixturelib import catalogue, checkpoint, gguf_file, released, weights
+
+GREEDY_PROMPTS = (21, 37)  # ids; longer than every sliding window of the catalogue
+FORCED = 80  # ids
+NEW = 48
+TOP = 4  # candidates per position: logits.f32 has the rest
+MIN_DISTINCT = 10  # different tokens in a greedy continuation
+MIN_MARGIN = 4e-3  # first minus second logit at every greedy step
+MIN_EFFECT = 0.02  # of the largest logit, by every `sensitive` change
+SUFFIX = {"float32": "", "bfloat16": ".bf16", "float16": ".f16"}
+
+
+class Unsuitable(Exception):
+    """This seed makes a model that is a poor test; try the next."""
+
+
+def saved_shapes(config):
+    """{name: shape} that the family's class writes for a config."""
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint.write_config(folder, config)
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
+        model.save_pretrained(folder)
+        with safe_open(os.path.join(folder, "model.safetensors"), "pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}
+
+
+def load(folder, dtype):
+    model, info = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=getattr(torch, dtype), attn_implementation="eager", output_loading_info=True)
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if info[kind]:
+            raise RuntimeError(f"{folder}: transformers reports {kind} {sorted(info[kind])[:4]}")
+    return model.eval()
+
+
+def write_model(folder, fixture, seed, shapes):
+    """Write the checkpoint; returns the folder that transformers reads (another one for a GGUF)."""
+    state = weights.random_state(shapes, seed, fixture.zero_centred)
+    if fixture.gguf:
+        exact = gguf_file.write(folder, fixture, state, seed)
+        plain = os.path.join(folder, "plain")
+        checkpoint.write_config(plain, fixture.config)
+        checkpoint.write_tensors(plain, checkpoint.to_torch(exact, "f32"), 1)
+        return plain
+    if fixture.transform:
+        state = getattr(released, fixture.transform)(state)
+    checkpoint.write_config(folder, fixture.config)
+    checkpoint.write_tensors(folder, checkpoint.to_torch(state, fixture.storage), fixture.shards)
+    return folder
+
+
+def prompts(vocab, seed):
+    rng = np.random.default_rng([seed, 77])
+    greedy = [rng.integers(3, vocab, n).tolist() for n in GREEDY_PROMPTS]
+    return greedy, rng.integers(3, vocab, FORCED).tolist()
+
+
+def judge(model, record):
+    """Refuse dull or near-tied continuations; check the cached steps against one uncached pass."""
+    if len(set(record["tokens"])) < MIN_DISTINCT:
+        raise Unsuitable(f"only {len(set(record['tokens']))} different tokens")
+    margin = min(top[0][1] - top[1][1] for top in record["top"])
+    if margin < MIN_MARGIN:
+        raise Unsuitable(f"margin {margin:.5f}")
+    whole = make_reference.forced_logits(model, record["ids"] + record["tokens"])
+    again = whole[len(record["ids"]) - 1 : -1].argmax(-1).tolist()
+    if again != record["tokens"]:
+        raise RuntimeError("greedy tokens with the cache differ from one pass without it")
+
+
+def records_of(model, vocab, seed):
+    greedy, forced = prompts(vocab, seed)
+    records = [make_reference.greedy_record(model, ids, NEW, top=TOP) for ids in greedy]
+    logits = make_reference.forced_logits(model, forced)
+    return records, logits, make_reference.forced_record(logits, forced, top=TOP)
+
+
+def check_sensitivity(fixture, source, logits, ids):
+    """Every change of `sensitive` must show; returns the smallest effect as a share of the largest logit."""
+    effects = []
+    for change in fixture.sensitive:
+        config = {**fixture.config, **change}
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint.write_config(folder, {k: v for k, v in config.items() if v is not catalogue.DROP})
+            for file in os.listdir(source):
+                if file.startswith("model"):
+                    os.symlink(os.path.join(os.path.abspath(source), file), os.path.join(folder, file))
+            model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+            other = make_reference.forced_logits(model.eval(), ids)
+        effects.append(float((other - logits).abs().max() / logits.abs().max()))
+        if effects[-1] < MIN_EFFECT:
+            raise Unsuitable(f"changing {change} moves the logits by only {effects[-1]:.4f}")
+    return min(effects, default=None)
+
+
+def noise(source, logits, ids):
+    """Rounding noise of the float32 run: its distance from a float64 run, as a share of the largest logit."""
+    exact = load(source, "float64")(torch.tensor([ids]), use_cache=False).logits[0]
+    return float((exact - logits.double()).abs().max() / exact.abs().max())
+
+
+def make(folder, fixture, seed, shapes):
+    source = write_model(folder, fixture, seed, shapes)
+    text_config = fixture.config.get("text_config", {})
+    vocab = fixture.config.get("vocab_size") or text_config["vocab_size"]
+    model = load(source, "float32")
+    greedy, logits, forced = records_of(model, vocab, seed)
+    for record in greedy:
+        judge(model, record)
+    effect = check_sensitivity(fixture, source, logits, forced["ids"])
+    with torch.no_grad():
+        rounding = noise(source, logits, forced["ids"])
+    forced["logits"] = {"file": "logits.f32", "shape": list(logits.shape)}
+    logits.numpy().astype("<f4").tofile(os.path.join(folder, "logits.f32"))
+    write_reference(folder, fixture, "float32", [*greedy, forced])
+    agreement = {}
+    for dtype in fixture.dtypes[1:]:
+        rounded, _, rounded_forced = records_of(load(source, dtype), vocab, seed)
+        write_reference(folder, fixture, dtype, [*rounded, rounded_forced])
+        pairs = zip(forced["top"], rounded_forced["top"])
+        agreement[dtype] = sum(a[0][0] == b[0][0] for a, b in pairs) / len(forced["top"])
+    shutil.rmtree(os.path.join(folder, "plain"), ignore_errors=True)
+    return dict(noise=rounding, effect=effect, agreement=agreement)
+
+
+def write_reference(folder, fixture, dtype, records):
+    path = os.path.join(folder, f"reference{SUFFIX[dtype]}.jsonl")
+    make_reference.write_lines(path, [make_reference.header(fixture.name, dtype), *records])
+
+
+def make_with_seed_search(out, fixture, seeds):
+    shapes = {**saved_shapes(fixture.config), **fixture.extra}
+    reasons = []
+    for seed in range(1, seeds + 1):
+        with tempfile.TemporaryDirectory() as work:
+            try:
+                facts = make(work, fixture, seed, shapes)
+            except Unsuitable as reason:
+                reasons.append(str(reason))
+                continue
+            folder = os.path.join(out, fixture.name)
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(work, folder)
+            os.chmod(folder, 0o755)  # the temporary folder and safetensors' files are private
+            for file in os.listdir(folder):
+                os.chmod(os.path.join(folder, file), 0o644)
+            size = sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder))
+            return dict(seed=seed, size=size, **facts)
+    sys.exit(f"{fixture.name}: none of {seeds} seeds is suitable: {reasons[-6:]}")
+
+
+def write_index(out, fixtures):
+    """README.md: what each folder proves."""
+    lines = ["# Tiny random models", "",
+             "Made by tools/make_fixtures.py; nothing here is trained. Each folder holds a checkpoint, `reference.jsonl` "
+             "(what transformers computes in float32, docs/references.md) and `logits.f32` (all logits of the forced "
+             "record, little-endian float32, shape in the record); some also hold references of 16-bit runs.", "",
+             "| folder | what it covers |", "|---|---|"]
+    lines += [f"| {f.name} | {f.why} |" for f in fixtures if os.path.isdir(os.path.join(out, f.name))]
+    with open(os.path.join(out, "README.md"), "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", default="tests/data/models")
+    parser.add_argument("--only", default="*", help="names to make, a shell pattern")
+    parser.add_argument("--seeds", type=int, default=60, help="seeds to try per fixture")
+    parser.add_argument("--list", action="store_true")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    logging.disable(logging.WARNING)
+
+    fixtures = catalogue.all_fixtures()
+    if args.list:
+        for fixture in fixtures:
+            print(f"{fixture.name:34} {fixture.why}")
+        return
+    os.makedirs(args.output, exist_ok=True)
+    for fixture in fixtures:
+        if fnmatch.fnmatch(fixture.name, args.only):
+            print(fixture.name, json.dumps(make_with_seed_search(args.output, fixture, args.seeds)), flush=True)
+    write_index(args.output, fixtures)
+
+
+if __name__ == "__main__":
+    main()
