@@ -2,6 +2,7 @@
 // top-k, typical, top-p, min-p, draw.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -30,12 +31,13 @@ struct TokenProbability { std::int32_t id; float logprob; };
 
 class Sampler {
   public:
-    // limit: ids >= limit (padding rows of the head) are never chosen.
+    // limit: ids >= limit (padding rows of the head) are never chosen. Error for options out of range.
     Sampler(SamplingOptions options, std::int32_t limit);
 
     // logits: [vocab] of the model, not changed. history: the tokens so far, for penalties.
     // position: index of the token to draw in its sequence; with the seed it fixes the random number.
     // mask: null, or one bit per id (bit id % 32 of word id / 32), 1 = allowed.
+    // Error when a logit is NaN or +inf, or when nothing is allowed (-inf is never chosen).
     std::int32_t sample(std::span<const float> logits, std::span<const std::int32_t> history,
                         std::uint64_t position, const std::uint32_t* mask = nullptr);
 
@@ -45,6 +47,13 @@ class Sampler {
     SamplingOptions options_;
     std::int32_t limit_;
     struct Candidate { float logit; std::int32_t id; };
+    const float* adjust(const float* logits, std::span<const std::int32_t> history, const std::uint32_t* mask);
+    void select(const float* x, std::size_t k);
+    void gather(const float* x);
+    void keep_typical(float largest);
+    std::int32_t draw(double u, float largest, double total);
+    std::int32_t pick(double u, float largest) const;
+
     std::vector<Candidate> candidates_;  // reused: no allocation after the first call
     std::vector<float> scratch_;
     std::vector<std::int32_t> counts_;
