@@ -23,6 +23,8 @@ struct Tensor {
     std::vector<std::int64_t> shape;  // outermost first (PyTorch order), for GGUF too
     bool is_block = false;            // true: `block` says how; false: `dtype`
     DType dtype = DType::f32;
+    // GGUF's type id. It may be one without a formula (gguf_decodable says): such
+    // a tensor is refused by name when something wants to read it.
     GgufType block = GgufType::f32;
     std::span<const std::byte> data;  // in a mapped file
     std::shared_ptr<MappedFile> file;
@@ -38,7 +40,7 @@ enum class ModelFormat { gguf, huggingface, mlx, forge };
 struct ModelFile {
     ModelFormat format = ModelFormat::gguf;
     std::string path;                 // as the user gave it
-    Metadata metadata;                // GGUF
+    Metadata metadata;                // GGUF; safetensors: the strings of "__metadata__"
     nlohmann::ordered_json config;    // Hugging Face and MLX: config.json
     nlohmann::ordered_json generation_config;  // generation_config.json or null
     std::vector<Tensor> tensors;      // in file order
@@ -61,7 +63,7 @@ std::shared_ptr<ModelFile> open_gguf(const std::string& path);
 std::shared_ptr<ModelFile> open_huggingface(const std::string& folder);
 
 // Parsers on bytes, for tests and fuzzing: `source` is used in messages only.
-// Tensor data spans point into `bytes`.
+// Tensors are appended to `out` and indexed by name; their spans point into `bytes`.
 void parse_gguf(std::span<const std::byte> bytes, const std::string& source, ModelFile& out);
 void parse_safetensors(std::span<const std::byte> bytes, const std::string& source, ModelFile& out);
 

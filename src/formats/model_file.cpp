@@ -1,0 +1,111 @@
+#include "formats/model_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+#include "internal.h"
+#include "text.h"
+
+namespace forge {
+
+namespace fs = std::filesystem;
+
+std::int64_t Tensor::elements() const {
+    std::int64_t product = 1;
+    for (std::int64_t dim : shape) product *= dim;
+    return product;
+}
+
+std::int64_t Tensor::rows() const {
+    std::int64_t product = 1;
+    for (std::size_t i = 0; i + 1 < shape.size(); ++i) product *= shape[i];
+    return product;
+}
+
+std::string Tensor::describe() const {
+    const std::string_view type = is_block ? gguf_type_name(static_cast<std::uint32_t>(block)) : name_of(dtype);
+    return fmt::format("{} [{}] {}", printable(name), fmt::join(shape, ", "), type);
+}
+
+const Tensor* ModelFile::find(std::string_view name) const {
+    const auto found = by_name_.find(std::string(name));
+    return found == by_name_.end() ? nullptr : &tensors[found->second];
+}
+
+const Tensor& ModelFile::get(std::string_view name) const {
+    if (const Tensor* tensor = find(name)) return *tensor;
+    fail("{}: there is no tensor '{}' among its {}", path, printable(name), tensors.size());
+}
+
+std::uint64_t ModelFile::tensor_bytes() const {
+    std::uint64_t sum = 0;
+    for (const Tensor& tensor : tensors) sum += tensor.data.size();
+    return sum;
+}
+
+void ModelFile::index_names() {
+    by_name_.clear();
+    by_name_.reserve(tensors.size());
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+        if (!by_name_.emplace(tensors[i].name, i).second)
+            fail("{}: two tensors are named '{}'", path, printable(tensors[i].name));
+}
+
+namespace {
+
+[[noreturn]] void refuse_forge(const std::string& path) {
+    fail(ErrorKind::unsupported, "{}: reading .forge packages is not built into this version; open the GGUF file or "
+         "the safetensors folder that it was made from", path);
+}
+
+std::shared_ptr<ModelFile> open_folder(const std::string& path) {
+    if (fs::exists(fs::path(path) / "config.json")) return open_huggingface(path);
+    std::vector<std::string> gguf, safetensors;
+    bool pickle = false, forge = false;
+    std::error_code reason;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path, reason)) {
+        const std::string extension = entry.path().extension().string();
+        if (extension == ".gguf") gguf.push_back(entry.path().filename().string());
+        if (extension == ".safetensors") safetensors.push_back(entry.path().filename().string());
+        if (extension == ".bin" || extension == ".pt" || extension == ".pth") pickle = true;
+        if (extension == ".forge") forge = true;
+    }
+    if (reason) fail(ErrorKind::io, "cannot list {}: {}", path, reason.message());
+    std::sort(gguf.begin(), gguf.end());
+    if (!gguf.empty())
+        fail("{} is a folder without config.json; it holds GGUF, so name the file itself: {}", path,
+             (fs::path(path) / gguf.front()).string());
+    if (!safetensors.empty())
+        fail("{} holds safetensors but no config.json; the whole model folder is needed, as it was published", path);
+    if (forge) refuse_forge(path);
+    if (pickle)
+        fail(ErrorKind::unsupported, "{} holds PyTorch's pickled weights, which are not read (they can run code); "
+             "convert them to safetensors", path);
+    fail("{} holds no model: wanted config.json with .safetensors files beside it", path);
+}
+
+}  // namespace
+
+std::shared_ptr<ModelFile> open_model_file(const std::string& path) {
+    std::error_code reason;
+    const fs::file_status status = fs::status(path, reason);
+    if (status.type() == fs::file_type::not_found) fail(ErrorKind::not_found, "there is no file or folder {}", path);
+    if (fs::is_directory(status)) return open_folder(path);
+    const std::string extension = fs::path(path).extension().string();
+    if (extension == ".forge") refuse_forge(path);
+    if (extension == ".safetensors") return open_safetensors_file(path);
+    if (extension == ".gguf") return open_gguf(path);
+    const auto file = MappedFile::open(path);
+    if (file->bytes().size() >= 4 && std::memcmp(file->bytes().data(), "GGUF", 4) == 0) return open_gguf(path);
+    if (extension == ".bin" || extension == ".pt" || extension == ".pth")
+        fail(ErrorKind::unsupported, "{}: PyTorch's pickled weights are not read (they can run code); convert them "
+             "to safetensors", path);
+    fail("{} is no model that Forge reads: wanted a GGUF file, a .safetensors file or a folder with config.json", path);
+}
+
+}  // namespace forge
