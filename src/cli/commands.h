@@ -1,0 +1,21 @@
+// One function a command: it adds the subcommand with its options, help and examples, and a
+// callback that runs it and leaves its exit status in `status`. Errors are thrown; main says them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace forge::cli {
+
+// Exit statuses (README.md lists them).
+enum ExitStatus : int {
+    exit_ok = 0,
+    exit_failed = 1,         // the input is wrong, or a check did not hold
+    exit_usage = 2,          // the command line is wrong
+    exit_out_of_memory = 3,  // the model or context does not fit
+    exit_bug = 4,            // a bug of Forge
+    exit_interrupted = 130,  // Ctrl-C
+};
+
+void add_inspect(CLI::App& app, int& status);
+
+}  // namespace forge::cli

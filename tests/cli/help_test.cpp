@@ -1,0 +1,58 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "run_forge.h"
+
+namespace forge::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+const std::vector<std::string> commands{"inspect"};
+
+TEST(Help, ListsEveryCommand) {
+    const auto r = run_forge({"--help"});
+    EXPECT_EQ(r.status, 0);
+    for (const auto& command : commands) EXPECT_THAT(r.out, HasSubstr("\n  " + command + " "));
+    EXPECT_THAT(r.out, HasSubstr("Exit status:"));
+    EXPECT_EQ(r.err, "");
+}
+
+TEST(Help, EveryCommandHasExamples) {
+    for (const auto& command : commands) {
+        const auto r = run_forge({command, "--help"});
+        EXPECT_EQ(r.status, 0) << command;
+        EXPECT_THAT(r.out, HasSubstr("Examples:\n  forge " + command)) << command;
+        EXPECT_EQ(r.err, "") << command;
+    }
+}
+
+TEST(Help, Version) {
+    const auto r = run_forge({"--version"});
+    EXPECT_EQ(r.status, 0);
+    EXPECT_THAT(r.out, testing::MatchesRegex("forge [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+}
+
+TEST(Usage, ErrorsExitWith2AndNameTheMistake) {
+    EXPECT_EQ(run_forge({}).status, 2);
+    auto r = run_forge({"frobnicate"});
+    EXPECT_EQ(r.status, 2);
+    EXPECT_THAT(r.err, StartsWith("error: there is no command frobnicate; there are "));
+    EXPECT_EQ(r.out, "");
+    for (const auto& command : commands) {
+        r = run_forge({command, "--no-such-flag"});
+        EXPECT_EQ(r.status, 2) << command;
+        EXPECT_THAT(r.err, HasSubstr("--no-such-flag")) << command;
+        EXPECT_THAT(r.err, HasSubstr("see forge " + command + " --help")) << command;
+        EXPECT_EQ(r.out, "") << command;
+    }
+}
+
+TEST(Usage, NoColoursInPipes) {
+    EXPECT_THAT(run_forge({"inspect", "/no/such/model"}).err, Not(HasSubstr("\033")));
+}
+
+}  // namespace
+}  // namespace forge::test

@@ -1,0 +1,54 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "run_forge.h"
+
+namespace forge::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Inspect, GgufSummary) {
+    const auto r = run_forge({"inspect", tiny_model("gguf-llama-q4_0/model.gguf")});
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_THAT(r.out, HasSubstr("GGUF"));
+    EXPECT_THAT(r.out, testing::ContainsRegex("q4_0 +[0-9]+ .* 4\\.50\n"));
+    EXPECT_THAT(r.out, Not(HasSubstr("blk.0.attn_q.weight")));
+    EXPECT_EQ(r.err, "");
+}
+
+TEST(Inspect, TensorsAndMetadata) {
+    const auto r = run_forge({"inspect", "-m", tiny_model("gguf-llama-q4_0/model.gguf"), "--tensors", "--metadata"});
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_THAT(r.out, HasSubstr("blk.0.attn_q.weight"));
+    EXPECT_THAT(r.out, HasSubstr("general.architecture = \"llama\"\n"));
+}
+
+TEST(Inspect, HuggingFaceFolder) {
+    const auto r = run_forge({"inspect", tiny_model("qwen3-tied"), "--tensors", "--metadata"});
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_THAT(r.out, HasSubstr("Hugging Face safetensors"));
+    EXPECT_THAT(r.out, HasSubstr("model.embed_tokens.weight"));
+    EXPECT_THAT(r.out, HasSubstr("\"model_type\": \"qwen3\""));
+}
+
+TEST(Inspect, MissingAndWrongFilesAreSentences) {
+    auto r = run_forge({"inspect"});
+    EXPECT_EQ(r.status, 2);
+    EXPECT_THAT(r.err, HasSubstr("MODEL is required"));
+    r = run_forge({"inspect", "/no/such/model.gguf"});
+    EXPECT_EQ(r.status, 1);
+    EXPECT_THAT(r.err, HasSubstr("/no/such/model.gguf"));
+    r = run_forge({"inspect", FORGE_BINARY});
+    EXPECT_EQ(r.status, 1);
+    EXPECT_THAT(r.err, HasSubstr(FORGE_BINARY));
+    EXPECT_EQ(r.out, "");
+}
+
+}  // namespace
+}  // namespace forge::test
