@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/dtype.h"
+#include "base/step_rows.h"
 
 namespace forge {
 
@@ -17,18 +18,6 @@ std::string_view name_of(Isa isa);
 // The best that this machine runs, or what FORGE_ISA names (an Error when it cannot run here).
 Isa detect_isa();
 bool isa_available(Isa isa);
-
-// What changes from step to step; the same for every launch of a step.
-// Rows of one sequence are neighbours and their positions rise by one.
-struct StepRows {
-    int m = 0;                                // rows
-    const std::int32_t* tokens = nullptr;     // [m]
-    const std::int32_t* slots = nullptr;      // [m] sequence slot of each row
-    const std::int32_t* positions = nullptr;  // [m]
-    int outputs = 0;                          // rows whose logits are wanted
-    const std::int32_t* output_rows = nullptr;  // [outputs] indices into 0..m-1, rising
-    std::uint64_t serial = 0;                 // different for every step
-};
 
 // One thread's own memory. `tag` lets kernels that share an input prepare it
 // once a step and thread: it names what the front of `scratch` holds (0 = nothing).

@@ -1,0 +1,183 @@
+#include "bind_launch.h"
+
+#include <map>
+
+#include "base/error.h"
+#include "kernels/attention/attention.h"
+#include "kernels/matmul/matmul.h"
+#include "kernels/rows/rows.h"
+
+namespace forge {
+namespace {
+
+struct Reader {
+    const Launch& launch;
+    const BindContext& context;
+
+    void* memory(std::string_view name) const {
+        const BufferRef& ref = launch.operand(name).buffer;
+        return context.arena + ref.offset;
+    }
+    void* memory_or_null(std::string_view name) const { return launch.find(name) ? memory(name) : nullptr; }
+    const Weight* weight(std::string_view name) const {
+        const Operand* operand = launch.find(name);
+        return operand ? &context.weights[static_cast<std::size_t>(operand->buffer.index)] : nullptr;
+    }
+    // Vectors are bound as dense f32.
+    const float* vector(std::string_view name) const {
+        const Weight* w = weight(name);
+        return w ? reinterpret_cast<const float*>(w->codes.data) : nullptr;
+    }
+    const KvCache& cache() const { return context.cache.layer(integer("kv_layer")); }
+    int integer(std::string_view name) const { return static_cast<int>(launch.integer(name)); }
+    float number(std::string_view name) const { return static_cast<float>(launch.number(name)); }
+    NormFormula norm() const { return static_cast<NormFormula>(integer("norm")); }
+};
+
+template <typename Params>
+BoundLaunch bound(Params params, CpuKernel (*choose)(const Params&, Isa), Isa isa) {
+    auto owned = std::make_shared<Params>(params);
+    return {owned, choose(*owned, isa)};
+}
+
+MatmulParams matmul(const Reader& r) {
+    MatmulParams p;
+    p.type = r.context.program.type;
+    p.w = r.weight("weight");
+    p.x = r.memory_or_null("x");
+    p.packed = r.memory_or_null("packed");
+    p.norm_weight = r.vector("norm_weight");
+    p.norm = r.norm();
+    p.eps = r.number("eps");
+    p.input_tag = static_cast<std::uint32_t>(r.integer("input_tag"));
+    p.max_rows = r.integer("max_rows");
+    p.output_rows = r.launch.output_rows;
+    if (r.launch.kernel == "pack") return p;
+    p.w2 = r.weight("weight2");
+    p.bias = r.vector("bias");
+    p.bias2 = r.vector("bias2");
+    p.y = r.memory("y");
+    p.residual = r.memory_or_null("residual");
+    p.epilogue = static_cast<Epilogue>(r.integer("epilogue"));
+    p.act = static_cast<ActKind>(r.integer("activation"));
+    p.f32_out = r.integer("f32_out") != 0;
+    p.softcap = r.number("softcap");
+    return p;
+}
+
+AttentionParams attention(const Reader& r) {
+    AttentionParams p;
+    p.type = r.context.program.type;
+    p.n_heads = r.integer("n_heads");
+    p.n_kv_heads = r.integer("n_kv_heads");
+    p.head_dim = r.integer("head_dim");
+    p.q = r.memory("q");
+    p.out = r.memory_or_null("y");
+    p.scale = r.number("scale");
+    p.softcap = r.number("softcap");
+    p.window = r.integer("window");
+    p.cache = r.cache();
+    p.partial = static_cast<float*>(r.memory_or_null("partial"));
+    p.max_rows = r.context.program.max_rows;
+    return p;
+}
+
+using Binder = BoundLaunch (*)(const Reader&);
+
+const std::map<std::string, Binder, std::less<>>& binders() {
+    static const std::map<std::string, Binder, std::less<>> table{
+        {"embed", [](const Reader& r) {
+             EmbedParams p;
+             p.type = r.context.program.type;
+             p.table = r.weight("table");
+             p.scale = r.number("scale");
+             p.y = r.memory("y");
+             return bound(p, embed_kernel, r.context.isa);
+         }},
+        {"rope_table", [](const Reader& r) {
+             RopeTableParams p;
+             p.type = r.context.program.type;
+             p.inv_freq = r.context.tables[static_cast<std::size_t>(r.launch.operand("inv_freq").buffer.index)].data();
+             p.half = r.integer("half");
+             p.scale = r.number("scale");
+             p.table = static_cast<float*>(r.memory("table"));
+             return bound(p, rope_table_kernel, r.context.isa);
+         }},
+        {"norm", [](const Reader& r) {
+             NormParams p;
+             p.type = r.context.program.type;
+             p.x = r.memory("x");
+             p.weight = r.vector("weight");
+             p.norm = r.norm();
+             p.eps = r.number("eps");
+             p.width = r.integer("width");
+             p.residual = r.memory_or_null("residual");
+             p.y = r.memory("y");
+             p.output_rows = r.launch.output_rows;
+             return bound(p, norm_kernel, r.context.isa);
+         }},
+        {"matvec", [](const Reader& r) { return bound(matmul(r), matvec_kernel, r.context.isa); }},
+        {"pack", [](const Reader& r) { return bound(matmul(r), pack_kernel, r.context.isa); }},
+        {"gemm", [](const Reader& r) { return bound(matmul(r), gemm_kernel, r.context.isa); }},
+        {"add", [](const Reader& r) {
+             AddParams p;
+             p.type = r.context.program.type;
+             p.a = r.memory("a");
+             p.b = r.memory("b");
+             p.y = r.memory("y");
+             p.width = r.integer("width");
+             return bound(p, add_kernel, r.context.isa);
+         }},
+        {"qk_prepare", [](const Reader& r) {
+             QkPrepareParams p;
+             p.type = r.context.program.type;
+             p.n_heads = r.integer("n_heads");
+             p.n_kv_heads = r.integer("n_kv_heads");
+             p.head_dim = r.integer("head_dim");
+             p.q = r.memory("q");
+             p.k = r.memory_or_null("k");
+             p.v = r.memory_or_null("v");
+             p.q_out = r.memory("y");
+             p.q_norm = r.vector("q_norm");
+             p.k_norm = r.vector("k_norm");
+             p.norm = r.norm();
+             p.eps = r.number("eps");
+             p.rope = static_cast<const float*>(r.memory("rope"));
+             p.rope_half = r.integer("rope_half");
+             p.cache = r.cache();
+             return bound(p, qk_prepare_kernel, r.context.isa);
+         }},
+        {"attention_decode", [](const Reader& r) { return bound(attention(r), attention_decode_kernel, r.context.isa); }},
+        {"attention_combine", [](const Reader& r) { return bound(attention(r), attention_combine_kernel, r.context.isa); }},
+        {"attention_prefill", [](const Reader& r) { return bound(attention(r), attention_prefill_kernel, r.context.isa); }},
+        {"act_mul", [](const Reader& r) {
+             ActMulParams p;
+             p.type = r.context.program.type;
+             p.gate = r.memory("gate");
+             p.up = r.memory("up");
+             p.y = r.memory("y");
+             p.width = r.integer("width");
+             p.act = static_cast<ActKind>(r.integer("activation"));
+             return bound(p, act_mul_kernel, r.context.isa);
+         }},
+        {"take_rows", [](const Reader& r) {
+             TakeRowsParams p;
+             p.type = r.context.program.type;
+             p.x = r.memory("x");
+             p.y = r.memory("y");
+             p.width = r.integer("width");
+             return bound(p, take_rows_kernel, r.context.isa);
+         }},
+    };
+    return table;
+}
+
+}  // namespace
+
+BoundLaunch bind_launch(const Launch& launch, const BindContext& context) {
+    auto it = binders().find(launch.kernel);
+    if (it == binders().end()) fail(ErrorKind::internal, "the CPU backend has no kernel '{}'", launch.kernel);
+    return it->second(Reader{launch, context});
+}
+
+}  // namespace forge

@@ -1,0 +1,59 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "backends/cpu.h"
+#include "cpu_cache.h"
+#include "cpu_executable.h"
+#include "kernels/matmul/matmul.h"
+
+namespace forge {
+namespace {
+
+class CpuBackend final : public Backend {
+  public:
+    explicit CpuBackend(ThreadPool& pool) : pool_(pool), isa_(detect_isa()) {}
+
+    BackendLimits limits() const override {
+        const auto pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+        return {fmt::format("CPU {}", name_of(isa_)), pool_.size(),
+                pages > 0 && page > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page) : 0};
+    }
+    std::uint64_t cache_bytes(std::span<const CacheLayer> layers, int slots, int capacity, DType type) const override {
+        return CpuCache::total_bytes(layers, slots, capacity, type);
+    }
+    std::shared_ptr<Cache> create_cache(std::span<const CacheLayer> layers, int slots, int capacity, DType type) override {
+        return std::make_shared<CpuCache>(layers, slots, capacity, type);
+    }
+    std::unique_ptr<Executable> compile(const Program& program, std::span<const Weight> weights, std::shared_ptr<Cache> cache) override {
+        return std::make_unique<CpuExecutable>(program, weights, std::static_pointer_cast<CpuCache>(std::move(cache)), pool_, isa_);
+    }
+    std::uint64_t packed_bytes(const Weight& weight, int rows, DType type) const override {
+        MatmulParams params;
+        params.type = type;
+        params.w = &weight;
+        params.max_rows = rows;
+        return pack_bytes(params, isa_);
+    }
+    bool same_packing(const Weight& a, const Weight& b, DType type) const override {
+        return forge::same_packing(a, b, type, isa_);
+    }
+    std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity, DType type) const override {
+        AttentionParams params;
+        params.type = type;
+        params.n_heads = heads;
+        params.head_dim = head_dim;
+        params.cache.capacity = (capacity + 15) / 16 * 16;
+        params.max_rows = rows;
+        return forge::attention_partial_bytes(params);
+    }
+
+  private:
+    ThreadPool& pool_;
+    Isa isa_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(ThreadPool& pool) { return std::make_unique<CpuBackend>(pool); }
+
+}  // namespace forge

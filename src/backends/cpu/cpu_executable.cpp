@@ -1,0 +1,61 @@
+#include "cpu_executable.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace forge {
+
+CpuExecutable::CpuExecutable(const Program& program, std::span<const Weight> weights, std::shared_ptr<CpuCache> cache,
+                             ThreadPool& pool, Isa isa)
+    : pool_(pool), cache_(std::move(cache)), tables_(program.tables), arena_(program.arena_bytes, "activations"),
+      counters_(program.launches.size()), barrier_(pool.size()), vocab_(program.vocab) {
+    const BindContext context{isa, program, weights, *cache_, arena_.data(), tables_};
+    std::size_t scratch = 64;
+    for (const Launch& launch : program.launches) {
+        BoundLaunch b = bind_launch(launch, context);
+        scratch = std::max(scratch, b.kernel.scratch);
+        entries_.push_back({b.kernel, std::move(b.params), launch.barrier, launch.output_rows});
+    }
+    scratch = (scratch + 4095) / 4096 * 4096;
+    scratch_ = PageMemory(scratch * static_cast<std::size_t>(pool.size()), "kernel scratch");
+    for (int i = 0; i < pool.size(); ++i)
+        workers_.push_back({i, {scratch_.data() + scratch * static_cast<std::size_t>(i), scratch}, 0});
+    logits_ = reinterpret_cast<const float*>(arena_.data() + program.logits.offset);
+    timings_.reserve(entries_.size());
+}
+
+void CpuExecutable::submit(const StepRows& step) {
+    tokens_ = step;
+    outputs_ = step;
+    outputs_.m = step.outputs;
+    for (Counter& counter : counters_) counter.next.store(0, std::memory_order_relaxed);
+    for (CpuWorker& worker : workers_) worker.tag = 0;
+    timings_.clear();
+    pool_.run([](void* self, int worker) { static_cast<CpuExecutable*>(self)->work(worker); }, this);
+}
+
+void CpuExecutable::work(int index) {
+    using Clock = std::chrono::steady_clock;
+    CpuWorker& worker = workers_[static_cast<std::size_t>(index)];
+    const bool timing = timing_;
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+        const Entry& entry = entries_[i];
+        if (entry.barrier || (timing && i > 0)) barrier_.wait();
+        const Clock::time_point start = timing ? Clock::now() : Clock::time_point{};
+        const StepRows& rows = entry.output_rows ? outputs_ : tokens_;
+        const std::int64_t count = entry.kernel.items(entry.params.get(), rows), grain = entry.kernel.grain;
+        std::atomic<std::int64_t>& next = counters_[i].next;
+        for (std::int64_t first; (first = next.fetch_add(grain, std::memory_order_relaxed)) < count;)
+            entry.kernel.fn(entry.params.get(), rows, first, std::min(count, first + grain), worker);
+        if (timing) {
+            barrier_.wait();
+            if (index == 0) timings_.push_back({i, std::chrono::duration<double>(Clock::now() - start).count()});
+        }
+    }
+}
+
+std::span<const float> CpuExecutable::logits() const {
+    return {logits_, static_cast<std::size_t>(tokens_.outputs) * static_cast<std::size_t>(vocab_)};
+}
+
+}  // namespace forge

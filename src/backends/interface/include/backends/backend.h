@@ -1,0 +1,63 @@
+// What an executor of programs provides. Calls are coarse: one virtual call a
+// step, never one an op.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/program.h"
+#include "base/step_rows.h"
+#include "quant/weight.h"
+
+namespace forge {
+
+struct BackendLimits {
+    std::string name;                       // "CPU avx512, 2 threads"
+    int threads = 1;
+    std::uint64_t memory_bytes = 0;         // what the device can hold; 0 = unknown
+};
+
+// Key/value caches of every layer, for a fixed number of slots and positions.
+class Cache {
+  public:
+    virtual ~Cache() = default;
+    virtual std::uint64_t bytes() const = 0;
+    // One head's vector at a position, as the activation type, for saving and restoring.
+    virtual void read(int layer, bool values, int slot, int head, int position, void* out) const = 0;
+    virtual void write(int layer, bool values, int slot, int head, int position, const void* in) = 0;
+};
+
+struct LaunchTime { std::size_t launch; double seconds; };
+
+// A compiled program.
+class Executable {
+  public:
+    virtual ~Executable() = default;
+    virtual void submit(const StepRows& step) = 0;     // does not allocate
+    virtual void wait() = 0;                           // errors of the step are thrown here
+    virtual std::span<const float> logits() const = 0; // [outputs of the last step, vocab]
+    virtual void set_timing(bool on) = 0;
+    virtual std::span<const LaunchTime> timings() const = 0;   // of the last step
+    virtual std::uint64_t scratch_bytes() const = 0;
+};
+
+class Backend {
+  public:
+    virtual ~Backend() = default;
+    virtual BackendLimits limits() const = 0;
+    // Bytes of KV cache that `create_cache` would take.
+    virtual std::uint64_t cache_bytes(std::span<const CacheLayer> layers, int slots, int capacity, DType type) const = 0;
+    virtual std::shared_ptr<Cache> create_cache(std::span<const CacheLayer> layers, int slots, int capacity, DType type) = 0;
+    // Weights and cache must outlive the executable. One executable runs at a time.
+    virtual std::unique_ptr<Executable> compile(const Program& program, std::span<const Weight> weights,
+                                                std::shared_ptr<Cache> cache) = 0;
+    // Tokens, positions and such are validated by the caller; capabilities that lowering asks for:
+    virtual std::uint64_t packed_bytes(const Weight& weight, int rows, DType type) const = 0;   // gemm input, packed
+    virtual bool same_packing(const Weight& a, const Weight& b, DType type) const = 0;
+    virtual std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity, DType type) const = 0;
+};
+
+}  // namespace forge

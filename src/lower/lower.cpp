@@ -1,0 +1,267 @@
+#include "lower/lower.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+
+namespace forge {
+namespace {
+
+// Emits launches over virtual arena buffers (each at an address of its own),
+// then finds lifetimes in barrier segments, lays the arena out and moves every
+// reference to its place.
+class Lowering {
+  public:
+    Lowering(const Plan& plan, std::span<const RopeSpec> ropes, const LowerOptions& options, const LowerTarget& target)
+        : plan_(plan), options_(options), target_(target), value_buffer_(plan.values.size(), -1) {
+        program_.type = options.type;
+        program_.max_rows = options.max_rows;
+        program_.max_outputs = options.max_outputs;
+        for (const RopeSpec& rope : ropes) program_.tables.push_back(rope.inv_freq);
+        ropes_ = ropes;
+    }
+
+    Program run() {
+        for (const Op& op : plan_.ops) {
+            op_ = &op;
+            std::visit(*this, op.attributes);
+        }
+        program_.vocab = plan_.values[plan_.logits].cols;
+        program_.logits = value(plan_.logits);
+        finish();
+        return std::move(program_);
+    }
+
+    void operator()(const EmbedOp& o) {
+        Launch l = launch("embed");
+        add(l, "table", weight(o.table));
+        add(l, "y", value(op_->output), Access::write);
+        l.constants = {{"scale", o.scale}};
+        emit(std::move(l));
+    }
+    void operator()(const RopeTableOp& o) {
+        Launch l = launch("rope_table");
+        add(l, "inv_freq", {Space::table, o.rope, 0, 0});
+        add(l, "table", value(op_->output), Access::write);
+        l.constants = {{"half", static_cast<double>(plan_.rope_pairs[o.rope])}, {"scale", ropes_[o.rope].scale}};
+        emit(std::move(l));
+    }
+    void operator()(const NormOp& o) {
+        Launch l = launch("norm");
+        add(l, "x", value(op_->inputs[0]));
+        add(l, "weight", weight(o.weight));
+        if (op_->inputs.size() == 2) add(l, "residual", value(op_->inputs[1]));
+        add(l, "y", value(op_->output), Access::write);
+        l.constants = {{"width", width()}, {"eps", o.norm.eps}, {"norm", static_cast<double>(o.norm.kind)}};
+        emit(std::move(l));
+    }
+    void operator()(const MatmulOp& o) {
+        const Value& out = plan_.values[op_->output];
+        const int rows = out.rows == RowSpace::tokens ? options_.max_rows : options_.max_outputs;
+        const bool matrix = rows > matvec_rows;
+        Launch l = launch(matrix ? "gemm" : "matvec");
+        if (matrix) add(l, "packed", packed(o, rows));
+        else add(l, "x", value(op_->inputs[0]));
+        add(l, "weight", weight(o.weight));
+        if (o.bias >= 0) add(l, "bias", weight(o.bias));
+        if (o.weight2 >= 0) add(l, "weight2", weight(o.weight2));
+        if (o.bias2 >= 0) add(l, "bias2", weight(o.bias2));
+        if (o.norm_weight >= 0) add(l, "norm_weight", weight(o.norm_weight));
+        if (o.epilogue == MatmulEpilogue::add) add(l, "residual", value(op_->inputs[1]));
+        add(l, "y", value(op_->output), Access::write);
+        matmul_constants(l, o, rows);
+        l.constants.push_back({"epilogue", static_cast<double>(o.epilogue)});
+        l.constants.push_back({"activation", static_cast<double>(o.activation)});
+        l.constants.push_back({"f32_out", out.type == ValueType::f32 ? 1.0 : 0.0});
+        l.constants.push_back({"softcap", o.softcap});
+        emit(std::move(l));
+    }
+    void operator()(const AddOp&) {
+        Launch l = launch("add");
+        add(l, "a", value(op_->inputs[0]));
+        add(l, "b", value(op_->inputs[1]));
+        add(l, "y", value(op_->output), Access::write);
+        l.constants = {{"width", width()}};
+        emit(std::move(l));
+    }
+    void operator()(const QkPrepareOp& o) {
+        Launch l = launch("qk_prepare");
+        add(l, "q", value(op_->inputs[0]));
+        if (o.writes_cache) {
+            add(l, "k", value(op_->inputs[1]));
+            add(l, "v", value(op_->inputs[2]));
+            add(l, "keys", {Space::keys, o.attention.kv_layer, 0, 0}, Access::write);
+            add(l, "values", {Space::values, o.attention.kv_layer, 0, 0}, Access::write);
+        }
+        add(l, "rope", value(op_->inputs.back()));
+        if (o.q_norm >= 0) add(l, "q_norm", weight(o.q_norm));
+        if (o.k_norm >= 0) add(l, "k_norm", weight(o.k_norm));
+        add(l, "y", value(op_->output), Access::write);
+        heads(l, o.attention);
+        l.constants.push_back({"eps", o.norm.eps});
+        l.constants.push_back({"norm", static_cast<double>(o.norm.kind)});
+        l.constants.push_back({"rope_half", static_cast<double>(plan_.rope_pairs[o.attention.rope])});
+        emit(std::move(l));
+    }
+    void operator()(const AttentionOp& o) {
+        const bool matrix = options_.max_rows > matvec_rows;
+        Launch l = launch(matrix ? "attention_prefill" : "attention_decode");
+        add(l, "q", value(op_->inputs[0]));
+        add(l, "keys", {Space::keys, o.attention.kv_layer, 0, 0});
+        add(l, "values", {Space::values, o.attention.kv_layer, 0, 0});
+        heads(l, o.attention);
+        l.constants.push_back({"scale", o.attention.scale});
+        l.constants.push_back({"softcap", o.attention.softcap});
+        l.constants.push_back({"window", static_cast<double>(o.attention.window)});
+        if (matrix) {
+            add(l, "y", value(op_->output), Access::write);
+            emit(std::move(l));
+            return;
+        }
+        const BufferRef partial = buffer(target_.attention_partial_bytes(options_.max_rows, o.attention.n_heads, o.attention.head_dim));
+        Launch combine = l;
+        combine.kernel = "attention_combine";
+        add(l, "partial", partial, Access::write);
+        add(combine, "partial", partial);
+        add(combine, "y", value(op_->output), Access::write);
+        emit(std::move(l));
+        emit(std::move(combine));
+    }
+    void operator()(const ActMulOp& o) {
+        Launch l = launch("act_mul");
+        add(l, "gate", value(op_->inputs[0]));
+        add(l, "up", value(op_->inputs[1]));
+        add(l, "y", value(op_->output), Access::write);
+        l.constants = {{"width", width()}, {"activation", static_cast<double>(o.activation)}};
+        emit(std::move(l));
+    }
+    void operator()(const TakeRowsOp&) {
+        Launch l = launch("take_rows");
+        add(l, "x", value(op_->inputs[0]));
+        add(l, "y", value(op_->output), Access::write);
+        l.constants = {{"width", width()}};
+        emit(std::move(l));
+    }
+
+  private:
+    Launch launch(std::string kernel) const {
+        Launch l;
+        l.kernel = std::move(kernel);
+        l.layer = op_->layer;
+        l.output_rows = plan_.values[op_->output].rows == RowSpace::outputs;
+        l.label = plan_.values[op_->output].name;
+        return l;
+    }
+    static void add(Launch& l, std::string name, BufferRef ref, Access access = Access::read) {
+        l.operands.push_back({std::move(name), ref, access});
+    }
+    void emit(Launch l) { program_.launches.push_back(std::move(l)); }
+    double width() const { return static_cast<double>(plan_.values[op_->output].cols); }
+    static BufferRef weight(WeightId id) { return {Space::weight, id, 0, 0}; }
+
+    static void heads(Launch& l, const AttentionSpec& a) {
+        l.constants.push_back({"n_heads", static_cast<double>(a.n_heads)});
+        l.constants.push_back({"n_kv_heads", static_cast<double>(a.n_kv_heads)});
+        l.constants.push_back({"head_dim", static_cast<double>(a.head_dim)});
+        l.constants.push_back({"kv_layer", static_cast<double>(a.kv_layer)});
+    }
+
+    // Same value and norm -> same tag: kernels may share what they prepared of it.
+    void matmul_constants(Launch& l, const MatmulOp& o, int rows) {
+        const auto key = std::make_pair(op_->inputs[0], o.norm_weight);
+        const int tag = tags_.try_emplace(key, static_cast<int>(tags_.size()) + 1).first->second;
+        l.constants.push_back({"input_tag", static_cast<double>(tag)});
+        l.constants.push_back({"max_rows", static_cast<double>(rows)});
+        l.constants.push_back({"eps", o.norm.eps});
+        l.constants.push_back({"norm", static_cast<double>(o.norm.kind)});
+    }
+
+    // The packed rows that a gemm reads: made once for all matmuls of the same input whose weights agree.
+    BufferRef packed(const MatmulOp& o, int rows) {
+        for (const Packed& p : packed_)
+            if (p.input == op_->inputs[0] && p.norm_weight == o.norm_weight && target_.same_packing(p.weight, o.weight)) return p.buffer;
+        const BufferRef ref = buffer(target_.packed_bytes(o.weight, rows));
+        Launch l = launch("pack");
+        l.label = plan_.values[op_->inputs[0]].name + " packed";
+        add(l, "x", value(op_->inputs[0]));
+        add(l, "weight", weight(o.weight));
+        if (o.norm_weight >= 0) add(l, "norm_weight", weight(o.norm_weight));
+        add(l, "packed", ref, Access::write);
+        matmul_constants(l, o, rows);
+        emit(std::move(l));
+        packed_.push_back({op_->inputs[0], o.norm_weight, o.weight, ref});
+        return ref;
+    }
+
+    BufferRef value(ValueId id) {
+        if (value_buffer_[id] < 0) {
+            const Value& v = plan_.values[id];
+            const std::uint64_t rows = static_cast<std::uint64_t>(v.rows == RowSpace::tokens ? options_.max_rows : options_.max_outputs);
+            const std::uint64_t element = v.type == ValueType::f32 ? 4 : size_of(options_.type);
+            value_buffer_[id] = static_cast<int>(buffers_.size());
+            buffer(rows * static_cast<std::uint64_t>(v.cols) * element);
+        }
+        const ArenaBuffer& b = buffers_[value_buffer_[id]];
+        return {Space::arena, 0, b.offset, b.bytes};
+    }
+
+    // A virtual buffer; its offset is unique until the layout.
+    BufferRef buffer(std::uint64_t bytes) {
+        bytes = std::max<std::uint64_t>(64, (bytes + 63) / 64 * 64);
+        buffers_.push_back({bytes, 1 << 30, -1, next_});
+        next_ += bytes;
+        return {Space::arena, 0, buffers_.back().offset, bytes};
+    }
+
+    void finish() {
+        place_barriers(program_.launches);
+        const int barriers = program_.barriers();
+        std::map<std::uint64_t, std::size_t> by_offset;
+        for (std::size_t i = 0; i < buffers_.size(); ++i) by_offset[buffers_[i].offset] = i;
+        int segment = 0;
+        for (const Launch& l : program_.launches) {
+            segment += l.barrier ? 1 : 0;
+            for (const Operand& o : l.operands) {
+                if (o.buffer.space != Space::arena) continue;
+                ArenaBuffer& b = buffers_[by_offset.at(o.buffer.offset)];
+                b.first = std::min(b.first, segment);
+                b.last = std::max(b.last, segment);
+            }
+        }
+        buffers_[by_offset.at(program_.logits.offset)].last = segment + 1;   // read after the step
+        std::vector<ArenaBuffer> laid_out = buffers_;
+        program_.arena_bytes = layout_arena(laid_out);
+        auto move = [&](BufferRef& ref) {
+            if (ref.space == Space::arena) ref.offset = laid_out[by_offset.at(ref.offset)].offset;
+        };
+        for (Launch& l : program_.launches)
+            for (Operand& o : l.operands) move(o.buffer);
+        move(program_.logits);
+        place_barriers(program_.launches);
+        if (program_.barriers() != barriers)
+            fail(ErrorKind::internal, "the arena's layout made {} barriers of {}", program_.barriers(), barriers);
+    }
+
+    struct Packed { ValueId input; WeightId norm_weight, weight; BufferRef buffer; };
+
+    const Plan& plan_;
+    std::span<const RopeSpec> ropes_;
+    LowerOptions options_;
+    const LowerTarget& target_;
+    const Op* op_ = nullptr;
+    Program program_;
+    std::vector<int> value_buffer_;
+    std::vector<ArenaBuffer> buffers_;
+    std::uint64_t next_ = 0;
+    std::map<std::pair<ValueId, WeightId>, int> tags_;
+    std::vector<Packed> packed_;
+};
+
+}  // namespace
+
+Program lower(const Plan& plan, std::span<const RopeSpec> ropes, const LowerOptions& options, const LowerTarget& target) {
+    return Lowering(plan, ropes, options, target).run();
+}
+
+}  // namespace forge

@@ -1,0 +1,95 @@
+// The plan: a model's forward pass as plain data. Every op takes M rows, each
+// with its own sequence slot and position; decode is M = 1, a few users are
+// M = 2..8, prefill is a chunk of rows. Values are assigned once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "model/spec.h"
+
+namespace forge {
+
+using ValueId = std::int32_t;
+
+enum class RowSpace : std::uint8_t {
+    tokens,   // one row per token of the step
+    outputs,  // one row per token whose logits are wanted
+};
+enum class ValueType : std::uint8_t { activation, f32 };  // activation: bf16, f16 or f32 by --dtype
+
+struct Value {
+    std::string name;
+    ValueType type = ValueType::activation;
+    RowSpace rows = RowSpace::tokens;
+    std::int64_t cols = 0;
+};
+
+// y[r] = table[token[r]] * scale
+struct EmbedOp { WeightId table; float scale; };
+// cos and sin of the rows' positions: [rows, 2 * pairs] f32
+struct RopeTableOp { int rope; };
+// y = norm(x), or residual + norm(x) when the op has a second input
+struct NormOp { WeightId weight; NormSpec norm; };
+enum class MatmulEpilogue : std::uint8_t { none, add, act_mul };
+// y = epilogue(W norm(x) + bias). Inputs: x, then the residual for `add`.
+struct MatmulOp {
+    WeightId weight = -1, bias = -1;
+    WeightId norm_weight = -1;               // prologue, -1 = none
+    NormSpec norm;
+    MatmulEpilogue epilogue = MatmulEpilogue::none;
+    WeightId weight2 = -1, bias2 = -1;       // act_mul: the up projection
+    Activation activation = Activation::silu;
+    float softcap = 0;                       // f32 outputs only
+};
+// y = a + b
+struct AddOp {};
+// Inputs q, k, v (k and v absent when the layer reads another's cache), rope table. Output q.
+// Writes the cache of `kv_layer`.
+struct QkPrepareOp { AttentionSpec attention; NormSpec norm; WeightId q_norm, k_norm; bool writes_cache; };
+// Input q; reads the cache of attention.kv_layer.
+struct AttentionOp { AttentionSpec attention; };
+// y = act(gate) * up
+struct ActMulOp { Activation activation; };
+// Rows whose logits are wanted.
+struct TakeRowsOp {};
+
+using OpAttributes = std::variant<EmbedOp, RopeTableOp, NormOp, MatmulOp, AddOp, QkPrepareOp, AttentionOp, ActMulOp, TakeRowsOp>;
+
+struct Op {
+    OpAttributes attributes;
+    std::vector<ValueId> inputs;
+    ValueId output = -1;
+    int layer = -1;                          // for people and profiles; -1 outside the layers
+};
+std::string_view name_of(const Op& op);
+
+// What the plan needs to know of a weight.
+struct PlanWeight { std::string name; std::int64_t rows, cols; bool dense_f32; std::string format; };
+
+struct Plan {
+    std::vector<Value> values;
+    std::vector<Op> ops;
+    ValueId logits = -1;
+    std::vector<PlanWeight> weights;         // by WeightId
+    std::vector<std::string> ropes;          // descriptions, by index
+    std::vector<int> rope_pairs;             // cos-sin pairs per rope
+
+    ValueId add_value(std::string name, ValueType type, RowSpace rows, std::int64_t cols);
+    // How many ops read a value.
+    int uses(ValueId value) const;
+};
+
+// descriptor -> unfused plan.
+Plan build_plan(const BoundModel& model);
+
+// One line an op. Equal plans print equally.
+std::string print(const Plan& plan);
+std::string print(const Plan& plan, const Op& op);
+
+// Throws Error(internal) naming the op and the rule it breaks.
+void verify(const Plan& plan);
+
+}  // namespace forge

@@ -1,0 +1,73 @@
+#include <fmt/format.h>
+
+#include "plan/plan.h"
+
+namespace forge {
+namespace {
+
+std::string weight(const Plan& plan, WeightId id) {
+    return id < 0 ? "-" : fmt::format("{}<{}>", plan.weights[id].name, plan.weights[id].format);
+}
+
+std::string norm(const Plan& plan, WeightId id, const NormSpec& spec) {
+    constexpr std::string_view names[] = {"two_rounding", "one_plus", "one_rounding"};
+    return fmt::format("{}({}, eps {})", names[static_cast<int>(spec.kind)], id < 0 ? "-" : plan.weights[id].name, spec.eps);
+}
+
+std::string attention(const AttentionSpec& a) {
+    std::string s = fmt::format("heads {}/{}x{} scale {:.6g} kv {}", a.n_heads, a.n_kv_heads, a.head_dim, a.scale, a.kv_layer);
+    if (a.window) s += fmt::format(" window {}", a.window);
+    if (a.softcap != 0) s += fmt::format(" softcap {}", a.softcap);
+    return s;
+}
+
+std::string_view act(Activation a) { return a == Activation::silu ? "silu" : "gelu_tanh"; }
+
+struct Details {
+    const Plan& plan;
+    std::string operator()(const EmbedOp& o) const { return fmt::format("{} scale {:.6g}", weight(plan, o.table), o.scale); }
+    std::string operator()(const RopeTableOp& o) const { return plan.ropes[o.rope]; }
+    std::string operator()(const NormOp& o) const { return norm(plan, o.weight, o.norm); }
+    std::string operator()(const MatmulOp& o) const {
+        std::string s = weight(plan, o.weight);
+        if (o.bias >= 0) s += " bias " + plan.weights[o.bias].name;
+        if (o.weight2 >= 0) s += fmt::format(" {} * {}", act(o.activation), weight(plan, o.weight2));
+        if (o.bias2 >= 0) s += " bias " + plan.weights[o.bias2].name;
+        if (o.norm_weight >= 0) s += " of " + norm(plan, o.norm_weight, o.norm);
+        if (o.epilogue == MatmulEpilogue::add) s += " + residual";
+        if (o.softcap != 0) s += fmt::format(" softcap {}", o.softcap);
+        return s;
+    }
+    std::string operator()(const AddOp&) const { return ""; }
+    std::string operator()(const QkPrepareOp& o) const {
+        std::string s = attention(o.attention);
+        if (o.q_norm >= 0) s += " q " + norm(plan, o.q_norm, o.norm);
+        if (o.k_norm >= 0) s += " k " + norm(plan, o.k_norm, o.norm);
+        if (!o.writes_cache) s += " q only";
+        return s;
+    }
+    std::string operator()(const AttentionOp& o) const { return attention(o.attention); }
+    std::string operator()(const ActMulOp& o) const { return std::string(act(o.activation)); }
+    std::string operator()(const TakeRowsOp&) const { return ""; }
+};
+
+}  // namespace
+
+std::string print(const Plan& plan, const Op& op) {
+    const Value& out = plan.values[op.output];
+    std::string s = fmt::format("%{} {}[{}, {}] = {}(", out.name, out.type == ValueType::f32 ? "f32" : "act",
+                                out.rows == RowSpace::tokens ? "M" : "R", out.cols, name_of(op));
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) s += fmt::format("{}%{}", i ? ", " : "", plan.values[op.inputs[i]].name);
+    s += ")";
+    const std::string details = std::visit(Details{plan}, op.attributes);
+    if (!details.empty()) s += " " + details;
+    return s;
+}
+
+std::string print(const Plan& plan) {
+    std::string s;
+    for (const Op& op : plan.ops) s += print(plan, op) + "\n";
+    return s;
+}
+
+}  // namespace forge

@@ -1,0 +1,131 @@
+// What a legal plan is. Broken rules are bugs of a pass or the builder.
+#include <set>
+
+#include "base/error.h"
+#include "plan/plan.h"
+
+namespace forge {
+namespace {
+
+class Verifier {
+  public:
+    explicit Verifier(const Plan& plan) : plan_(plan), defined_(plan.values.size(), false) {}
+
+    void run() {
+        for (const Op& op : plan_.ops) {
+            op_ = &op;
+            for (ValueId in : op.inputs) {
+                require(valid(in), "an input that exists");
+                require(defined_[in], "inputs that earlier ops made");
+            }
+            require(valid(op.output), "an output that exists");
+            require(!defined_[op.output], "an output that no other op makes");
+            std::visit(*this, op.attributes);
+            defined_[op.output] = true;
+        }
+        if (plan_.logits < 0 || !defined_[plan_.logits]) fail(ErrorKind::internal, "the plan does not make its logits");
+    }
+
+    void operator()(const EmbedOp& o) {
+        inputs(0);
+        const PlanWeight& table = weight(o.table);
+        require(out().cols == table.cols && out().rows == RowSpace::tokens, "an output as wide as the embedding table");
+    }
+    void operator()(const RopeTableOp& o) {
+        inputs(0);
+        require(o.rope >= 0 && o.rope < static_cast<int>(plan_.ropes.size()), "a rope that exists");
+        require(out().type == ValueType::f32 && out().cols == 2 * plan_.rope_pairs[o.rope], "a table of cos and sin pairs");
+    }
+    void operator()(const NormOp& o) {
+        require(op_->inputs.size() == 1 || op_->inputs.size() == 2, "one input, or two with a residual");
+        same_shape(op_->inputs.front());
+        same_shape(op_->inputs.back());
+        vector(o.weight, out().cols);
+    }
+    void operator()(const MatmulOp& o) {
+        inputs(o.epilogue == MatmulEpilogue::add ? 2 : 1);
+        const PlanWeight& w = weight(o.weight);
+        require(in(0).type == ValueType::activation, "an activation input");
+        require(w.cols == in(0).cols, "a weight as wide as its input");
+        require(w.rows == out().cols && out().rows == in(0).rows, "an output of the weight's rows");
+        if (o.bias >= 0) vector(o.bias, w.rows);
+        if (o.norm_weight >= 0) vector(o.norm_weight, w.cols);
+        if (o.epilogue == MatmulEpilogue::add) same_shape(op_->inputs[1]);
+        require((o.epilogue == MatmulEpilogue::act_mul) == (o.weight2 >= 0), "a second weight exactly when it multiplies");
+        if (o.weight2 >= 0) {
+            const PlanWeight& w2 = weight(o.weight2);
+            require(w2.rows == w.rows && w2.cols == w.cols, "two weights of one shape");
+            if (o.bias2 >= 0) vector(o.bias2, w.rows);
+        }
+        if (out().type == ValueType::f32) require(o.epilogue == MatmulEpilogue::none, "no epilogue on a float output");
+        else require(o.softcap == 0, "a soft cap on float outputs only");
+    }
+    void operator()(const AddOp&) {
+        inputs(2);
+        same_shape(op_->inputs[0]);
+        same_shape(op_->inputs[1]);
+    }
+    void operator()(const QkPrepareOp& o) {
+        inputs(o.writes_cache ? 4 : 2);
+        const AttentionSpec& a = o.attention;
+        require(in(0).cols == std::int64_t{a.n_heads} * a.head_dim && out().cols == in(0).cols, "a query of heads times head_dim");
+        if (o.writes_cache)
+            for (int i : {1, 2}) require(in(i).cols == std::int64_t{a.n_kv_heads} * a.head_dim, "keys and values of KV heads times head_dim");
+        require(a.n_kv_heads > 0 && a.n_heads % a.n_kv_heads == 0, "query heads that divide among KV heads");
+        const Value& table = in(static_cast<int>(op_->inputs.size()) - 1);
+        require(table.type == ValueType::f32 && table.cols == 2 * plan_.rope_pairs[a.rope] && table.cols <= a.head_dim, "its rope's table");
+        if (o.q_norm >= 0) vector(o.q_norm, a.head_dim);
+        if (o.k_norm >= 0) vector(o.k_norm, a.head_dim);
+        if (o.writes_cache) require(written_.insert(a.kv_layer).second, "a cache layer that is written once");
+        prepared_.insert(op_->output);
+    }
+    void operator()(const AttentionOp& o) {
+        inputs(1);
+        same_shape(op_->inputs[0]);
+        require(prepared_.count(op_->inputs[0]) > 0, "a query from qk_prepare");
+        require(written_.count(o.attention.kv_layer) > 0, "a cache layer that was written before");
+    }
+    void operator()(const ActMulOp&) {
+        inputs(2);
+        same_shape(op_->inputs[0]);
+        same_shape(op_->inputs[1]);
+    }
+    void operator()(const TakeRowsOp&) {
+        inputs(1);
+        require(in(0).rows == RowSpace::tokens && out().rows == RowSpace::outputs && in(0).cols == out().cols &&
+                in(0).type == out().type, "token rows in, output rows out");
+    }
+
+  private:
+    bool valid(ValueId v) const { return v >= 0 && v < static_cast<ValueId>(plan_.values.size()); }
+    const Value& in(int i) const { return plan_.values[op_->inputs[i]]; }
+    const Value& out() const { return plan_.values[op_->output]; }
+    void inputs(std::size_t n) const { require(op_->inputs.size() == n, "another number of inputs"); }
+    void same_shape(ValueId v) const {
+        const Value& value = plan_.values[v];
+        require(value.cols == out().cols && value.rows == out().rows && value.type == out().type, "inputs shaped like its output");
+    }
+    const PlanWeight& weight(WeightId id) const {
+        require(id >= 0 && id < static_cast<WeightId>(plan_.weights.size()), "a weight that exists");
+        return plan_.weights[id];
+    }
+    void vector(WeightId id, std::int64_t size) const {
+        const PlanWeight& w = weight(id);
+        require(w.dense_f32 && w.rows * w.cols == size, "a float vector of the right length");
+    }
+    void require(bool ok, const char* wanted) const {
+        if (!ok) fail(ErrorKind::internal, "plan: op '{}' wants {}", name_of(*op_), wanted);
+    }
+
+    const Plan& plan_;
+    const Op* op_ = nullptr;
+    std::vector<bool> defined_;
+    std::set<int> written_;
+    std::set<ValueId> prepared_;
+};
+
+}  // namespace
+
+void verify(const Plan& plan) { Verifier(plan).run(); }
+
+}  // namespace forge
