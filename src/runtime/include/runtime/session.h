@@ -29,6 +29,10 @@ class Session {
     struct Stopped {};
     int feed(std::span<const std::int32_t> tokens, const std::function<bool(int, int)>& progress = {});
 
+    // Like feed from an empty timeline, with the logits of every position:
+    // on_logits(i, logits after tokens[i]). Steps have at most LoadOptions::max_outputs rows.
+    void score(std::span<const std::int32_t> tokens, const std::function<void(int, std::span<const float>)>& on_logits);
+
     // Appends one token and computes the logits after it. No allocation.
     void append(std::int32_t token);
 

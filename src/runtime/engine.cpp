@@ -1,0 +1,293 @@
+#include "runtime/engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "backends/backend.h"
+#include "backends/cpu.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/thread_pool.h"
+#include "lower/lower.h"
+#include "model/bind.h"
+#include "plan/passes.h"
+#include "plan/plan.h"
+
+namespace forge {
+
+struct Engine::State {
+    LoadOptions options;
+    std::shared_ptr<ModelFile> file;
+    std::shared_ptr<const BoundModel> model;
+    std::unique_ptr<ThreadPool> pool;
+    std::unique_ptr<Backend> backend;
+    Plan plan, fused;
+    std::shared_ptr<Cache> cache;
+    std::vector<CacheLayer> cache_layers;
+    Program decode_program, prefill_program;
+    std::unique_ptr<Executable> decode, prefill;
+    std::mutex slots_mutex;
+    std::vector<bool> slot_taken;
+
+    // The step record, filled by step() without allocation.
+    std::vector<std::int32_t> tokens, slots, positions, output_rows;
+    std::uint64_t serial = 0;
+    bool profiling = false;
+    std::map<std::string, KernelTime, std::less<>> profile;
+
+    LowerTarget target() const {
+        return {
+            [this](WeightId w, int rows) { return backend->packed_bytes(model->weights[w], rows, options.dtype); },
+            [this](WeightId a, WeightId b) { return backend->same_packing(model->weights[a], model->weights[b], options.dtype); },
+            [this](int rows, int heads, int head_dim) {
+                return backend->attention_partial_bytes(rows, heads, head_dim, options.ctx, options.dtype);
+            },
+        };
+    }
+    void check(std::span<const StepInput> rows) const;
+    void record(const Program& program, const Executable& executable, int rows);
+};
+
+Engine::Engine() : state_(std::make_unique<State>()) {}
+Engine::~Engine() = default;
+
+namespace {
+
+void check_options(const LoadOptions& o) {
+    if (o.device != "auto" && o.device != "cpu")
+        fail(ErrorKind::unsupported, "device '{}' is not built into this forge; it runs on: cpu (or auto)", o.device);
+    if (o.dtype != DType::bf16 && o.dtype != DType::f16 && o.dtype != DType::f32)
+        fail("activations can be bf16, f16 or f32, not {}", name_of(o.dtype));
+    if (o.ctx < 0) fail("the context must hold at least one position, not {}", o.ctx);
+    if (o.parallel < 1 || o.parallel > 256) fail("memory can be reserved for 1 to 256 sequences, not {}", o.parallel);
+    if (o.threads < 0 || o.threads > 1024) fail("the number of threads must be between 1 and 1024 (0 = one per core), not {}", o.threads);
+    if (o.chunk < 1 || o.chunk > 16384) fail("a prefill chunk can have 1 to 16384 rows, not {}", o.chunk);
+    if (o.max_outputs < 1 || o.max_outputs > 16384) fail("a step can return logits of 1 to 16384 rows, not {}", o.max_outputs);
+}
+
+}  // namespace
+
+std::shared_ptr<Engine> Engine::load(const std::string& path, const LoadOptions& options) {
+    check_options(options);
+    std::shared_ptr<Engine> engine(new Engine);
+    State& s = *engine->state_;
+    s.options = options;
+    s.pool = std::make_unique<ThreadPool>(options.threads);
+    s.options.threads = s.pool->size();
+    s.backend = make_cpu_backend(*s.pool);
+    s.file = open_model_file(path);
+    s.model = bind_model(*s.file, *s.pool);
+    const ModelSpec& spec = s.model->spec;
+
+    if (s.options.ctx == 0) s.options.ctx = spec.context_length > 0 ? std::min(spec.context_length, 4096) : 4096;
+    if (spec.context_length > 0 && s.options.ctx > spec.context_length)
+        log_warn("{}: the context of {} positions is longer than the {} the model was trained for", path, s.options.ctx, spec.context_length);
+    s.options.chunk = std::min(s.options.chunk, std::max(1, s.options.ctx));
+    s.options.max_outputs = std::max(s.options.max_outputs, std::min(s.options.parallel, s.options.chunk));
+
+    s.plan = build_plan(*s.model);
+    s.fused = s.plan;
+    for (const PassReport& report : run_passes(s.fused, s.options.passes_off))
+        log_debug("pass {}: {} -> {} ops{}, {:.2f} ms", report.name, report.ops_before, report.ops_after,
+                  report.skipped ? " (off)" : "", report.seconds * 1e3);
+
+    for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+        const AttentionSpec& a = spec.layers[i].attention;
+        const bool own = a.kv_layer == static_cast<int>(i);
+        s.cache_layers.push_back(own ? CacheLayer{a.n_kv_heads, a.head_dim} : CacheLayer{});
+    }
+    const std::uint64_t cache_bytes = s.backend->cache_bytes(s.cache_layers, s.options.parallel, s.options.ctx, s.options.dtype);
+    const BackendLimits limits = s.backend->limits();
+    if (limits.memory_bytes > 0 && cache_bytes > limits.memory_bytes)
+        fail(ErrorKind::out_of_memory, "{}: the key/value cache of {} sequences of {} positions needs {}, and this machine has {}; "
+             "use a smaller context (--ctx) or fewer sequences (--parallel)", path, s.options.parallel, s.options.ctx,
+             format_bytes(cache_bytes), format_bytes(limits.memory_bytes));
+    s.cache = s.backend->create_cache(s.cache_layers, s.options.parallel, s.options.ctx, s.options.dtype);
+
+    const int decode_rows = std::min(matvec_rows, std::max(s.options.chunk, s.options.parallel));
+    const LowerTarget target = s.target();
+    s.decode_program = lower(s.fused, spec.ropes, {s.options.dtype, decode_rows, std::min(decode_rows, s.options.max_outputs)}, target);
+    s.decode = s.backend->compile(s.decode_program, s.model->weights, s.cache);
+    if (s.options.chunk > matvec_rows) {
+        s.prefill_program = lower(s.fused, spec.ropes, {s.options.dtype, s.options.chunk, s.options.max_outputs}, target);
+        s.prefill = s.backend->compile(s.prefill_program, s.model->weights, s.cache);
+    }
+    const std::size_t rows = static_cast<std::size_t>(s.options.chunk);
+    s.tokens.resize(std::max<std::size_t>(rows, matvec_rows));
+    s.slots.resize(s.tokens.size());
+    s.positions.resize(s.tokens.size());
+    s.output_rows.resize(s.tokens.size());
+    s.slot_taken.assign(static_cast<std::size_t>(s.options.parallel), false);
+    return engine;
+}
+
+const ModelFile& Engine::file() const { return *state_->file; }
+const ModelSpec& Engine::spec() const { return state_->model->spec; }
+const LoadOptions& Engine::options() const { return state_->options; }
+
+MemoryUse Engine::memory() const {
+    const State& s = *state_;
+    std::uint64_t scratch = s.decode->scratch_bytes() + (s.prefill ? s.prefill->scratch_bytes() : 0);
+    return {s.model->bytes(), s.cache->bytes(), scratch};
+}
+
+std::string Engine::backend_name() const { return state_->backend->limits().name; }
+
+void Engine::State::check(std::span<const StepInput> rows) const {
+    const ModelSpec& spec = model->spec;
+    if (rows.empty() || rows.size() > tokens.size())
+        fail(ErrorKind::internal, "a step takes 1 to {} rows, not {}", tokens.size(), rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const StepInput& r = rows[i];
+        if (r.token < 0 || r.token >= static_cast<std::int32_t>(model->weights[spec.embed].rows))
+            fail("token id {} is outside the vocabulary of {} tokens", r.token, model->weights[spec.embed].rows);
+        if (r.slot < 0 || r.slot >= options.parallel)
+            fail(ErrorKind::internal, "sequence slot {} of {}", r.slot, options.parallel);
+        if (r.position < 0 || r.position >= options.ctx)
+            fail("position {} does not fit the context of {}", r.position, options.ctx);
+        if (i > 0 && r.slot == rows[i - 1].slot && r.position != rows[i - 1].position + 1)
+            fail(ErrorKind::internal, "positions of a sequence must follow each other in a step");
+    }
+}
+
+std::span<const float> Engine::step(std::span<const StepInput> rows) {
+    State& s = *state_;
+    s.check(rows);
+    StepRows record;
+    record.m = static_cast<int>(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        s.tokens[i] = rows[i].token;
+        s.slots[i] = rows[i].slot;
+        s.positions[i] = rows[i].position;
+        if (rows[i].want_logits) s.output_rows[static_cast<std::size_t>(record.outputs++)] = static_cast<std::int32_t>(i);
+    }
+    record.tokens = s.tokens.data();
+    record.slots = s.slots.data();
+    record.positions = s.positions.data();
+    record.output_rows = s.output_rows.data();
+    record.serial = ++s.serial;
+    const bool small = record.m <= s.decode_program.max_rows;
+    const Program& program = small ? s.decode_program : s.prefill_program;
+    if (record.outputs > program.max_outputs)
+        fail(ErrorKind::internal, "logits of {} rows wanted, at most {} in a step of {} rows", record.outputs, program.max_outputs, record.m);
+    Executable& executable = small ? *s.decode : *s.prefill;
+    executable.submit(record);
+    executable.wait();
+    if (s.profiling) s.record(program, executable, record.m);
+    return executable.logits();
+}
+
+namespace {
+
+// Weight bytes a launch reads and the multiplications it makes, for the profile.
+void count_work(const Launch& launch, std::span<const Weight> weights, int rows, Engine::KernelTime& into) {
+    if (launch.kernel != "matvec" && launch.kernel != "gemm") return;
+    for (const char* name : {"weight", "weight2"}) {
+        const Operand* operand = launch.find(name);
+        if (!operand) continue;
+        const Weight& w = weights[static_cast<std::size_t>(operand->buffer.index)];
+        into.bytes += w.bytes();
+        into.flops += 2ull * static_cast<std::uint64_t>(w.rows * w.cols) * static_cast<std::uint64_t>(rows);
+    }
+}
+
+}  // namespace
+
+void Engine::State::record(const Program& program, const Executable& executable, int rows) {
+    for (const LaunchTime& t : executable.timings()) {
+        const Launch& launch = program.launches[t.launch];
+        KernelTime& entry = profile[launch.kernel];
+        entry.kernel = launch.kernel;
+        entry.seconds += t.seconds;
+        ++entry.launches;
+        count_work(launch, model->weights, rows, entry);
+    }
+}
+
+void Engine::set_profiling(bool on) {
+    state_->profiling = on;
+    state_->decode->set_timing(on);
+    if (state_->prefill) state_->prefill->set_timing(on);
+}
+
+std::vector<Engine::KernelTime> Engine::take_profile() {
+    std::vector<KernelTime> times;
+    for (auto& [name, time] : state_->profile) times.push_back(time);
+    std::sort(times.begin(), times.end(), [](const KernelTime& a, const KernelTime& b) { return a.seconds > b.seconds; });
+    state_->profile.clear();
+    return times;
+}
+
+std::string Engine::print_plan(bool fused) const { return print(fused ? state_->fused : state_->plan); }
+
+std::string Engine::print_program(int rows) const {
+    const State& s = *state_;
+    return print(rows <= s.decode_program.max_rows || !s.prefill ? s.decode_program : s.prefill_program);
+}
+
+std::vector<std::byte> Engine::save_cache(int slot, int length) const {
+    const State& s = *state_;
+    const std::size_t element = size_of(s.options.dtype);
+    std::size_t total = 0;
+    for (const CacheLayer& l : s.cache_layers)
+        total += 2 * element * static_cast<std::size_t>(l.n_kv_heads) * static_cast<std::size_t>(l.head_dim) * static_cast<std::size_t>(length);
+    std::vector<std::byte> bytes(total);
+    std::byte* out = bytes.data();
+    for (std::size_t layer = 0; layer < s.cache_layers.size(); ++layer)
+        for (bool values : {false, true})
+            for (int head = 0; head < s.cache_layers[layer].n_kv_heads; ++head)
+                for (int position = 0; position < length; ++position) {
+                    s.cache->read(static_cast<int>(layer), values, slot, head, position, out);
+                    out += element * static_cast<std::size_t>(s.cache_layers[layer].head_dim);
+                }
+    return bytes;
+}
+
+void Engine::load_cache(int slot, int length, std::span<const std::byte> bytes) {
+    State& s = *state_;
+    const std::size_t element = size_of(s.options.dtype);
+    std::size_t total = 0;
+    for (const CacheLayer& l : s.cache_layers)
+        total += 2 * element * static_cast<std::size_t>(l.n_kv_heads) * static_cast<std::size_t>(l.head_dim) * static_cast<std::size_t>(length);
+    if (length < 0 || length > s.options.ctx || bytes.size() != total)
+        fail("a saved cache of {} positions should have {} bytes, but it has {}", length, total, bytes.size());
+    const std::byte* in = bytes.data();
+    for (std::size_t layer = 0; layer < s.cache_layers.size(); ++layer)
+        for (bool values : {false, true})
+            for (int head = 0; head < s.cache_layers[layer].n_kv_heads; ++head)
+                for (int position = 0; position < length; ++position) {
+                    s.cache->write(static_cast<int>(layer), values, slot, head, position, in);
+                    in += element * static_cast<std::size_t>(s.cache_layers[layer].head_dim);
+                }
+}
+
+int Engine::take_slot() {
+    std::lock_guard lock(state_->slots_mutex);
+    for (std::size_t i = 0; i < state_->slot_taken.size(); ++i) {
+        if (state_->slot_taken[i]) continue;
+        state_->slot_taken[i] = true;
+        return static_cast<int>(i);
+    }
+    fail("all {} sequences are in use; reserve more with --parallel", state_->slot_taken.size());
+}
+
+void Engine::give_slot(int slot) {
+    std::lock_guard lock(state_->slots_mutex);
+    state_->slot_taken[static_cast<std::size_t>(slot)] = false;
+}
+
+std::uint64_t Engine::decode_weight_bytes() const {
+    const State& s = *state_;
+    std::uint64_t bytes = 0;
+    for (const Launch& launch : s.decode_program.launches) {
+        KernelTime count{};
+        count_work(launch, s.model->weights, 1, count);
+        bytes += count.bytes;
+    }
+    return bytes;
+}
+
+}  // namespace forge
