@@ -22,7 +22,7 @@ struct LoadOptions {
     int parallel = 1;                  // sequences that memory is reserved for
     int chunk = 512;                   // rows of a prefill step; chunks begin at multiples of it
     int max_outputs = 8;               // rows whose logits one step can return (scoring a text wants many)
-    std::vector<std::string> passes_off;  // names of plan passes to leave out ("all" for every one)
+    std::vector<std::string> passes_off = {};  // names of plan passes to leave out ("all" for every one)
 };
 
 struct MemoryUse { std::uint64_t weights, kv_cache, scratch; };

@@ -20,7 +20,7 @@ struct SamplingOptions {
     float presence_penalty = 0.0f;  // subtracted once from seen tokens
     float frequency_penalty = 0.0f; // subtracted per occurrence
     int penalty_window = 64;        // last tokens that count (generated and prompt); -1 = all, 0 = penalties off
-    std::vector<std::pair<std::int32_t, float>> logit_bias;
+    std::vector<std::pair<std::int32_t, float>> logit_bias = {};
     std::uint64_t seed = 0;
 };
 

@@ -56,7 +56,7 @@ enum class FinishReason { stop, length, cancelled };
 
 struct GenerateOptions {
     int max_tokens = -1;                                // -1 = until a stop token or a full context
-    std::vector<std::int32_t> stop_ids;
+    std::vector<std::int32_t> stop_ids = {};
     bool ignore_stop = false;                           // benchmarks and replays
 };
 

@@ -1,0 +1,318 @@
+#include "runtime/batcher.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+
+namespace forge {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// A slot of the engine: what its cache holds, and the request it works for.
+struct Slot {
+    int index = 0;
+    std::vector<std::int32_t> tokens;       // in the cache
+    bool busy = false;
+    std::uint64_t last_use = 0;
+
+    std::uint64_t id = 0;
+    BatchRequest request;
+    std::unique_ptr<Sampler> sampler;
+    BatchStats stats;
+    Clock::time_point phase_start;
+    bool decoding = false;
+    std::int32_t next = 0;                  // drawn and reported, not yet in the cache
+    int made = 0;
+};
+
+}  // namespace
+
+struct Batcher::State {
+    std::shared_ptr<Engine> engine;
+    std::size_t max_queue;
+    mutable std::mutex mutex;
+    std::condition_variable wake;
+    struct Waiting { std::uint64_t id; BatchRequest request; Clock::time_point since; };
+    std::deque<Waiting> queue;
+    std::set<std::uint64_t> cancelled;
+    bool stop = false;
+    std::uint64_t next_id = 1;
+    Load counters;
+    Clock::time_point last_step = Clock::now();
+
+    std::vector<Slot> slots;                // used by the thread only
+    std::uint64_t uses = 0;
+    std::size_t prefill_turn = 0;
+    std::vector<StepInput> rows;
+    std::vector<std::int32_t> history;
+    std::thread thread;
+
+    void loop();
+    void admit();
+    void drop_cancelled();
+    bool prefill_one();
+    void decode_all();
+    bool draw(Slot& slot, std::span<const float> logits);
+    void finish(Slot& slot, FinishReason reason);
+    void abandon(Slot& slot, const std::string& error);
+};
+
+Batcher::Batcher(std::shared_ptr<Engine> engine, int max_queue) : state_(std::make_unique<State>()) {
+    State& s = *state_;
+    s.engine = std::move(engine);
+    s.max_queue = static_cast<std::size_t>(std::max(0, max_queue));
+    for (int i = 0; i < s.engine->options().parallel; ++i) {
+        s.slots.emplace_back();
+        s.slots.back().index = s.engine->take_slot();
+    }
+    s.rows.reserve(static_cast<std::size_t>(s.engine->options().chunk));
+    s.thread = std::thread([this] { state_->loop(); });
+}
+
+Batcher::~Batcher() {
+    {
+        std::lock_guard lock(state_->mutex);
+        state_->stop = true;
+    }
+    state_->wake.notify_all();
+    state_->thread.join();
+    for (const Slot& slot : state_->slots) state_->engine->give_slot(slot.index);
+}
+
+std::uint64_t Batcher::submit(BatchRequest request) {
+    const int context = state_->engine->options().ctx;
+    if (request.prompt.empty()) fail("a prompt needs at least one token");
+    if (static_cast<int>(request.prompt.size()) > context)
+        fail("the prompt has {} tokens, and the context holds {}", request.prompt.size(), context);
+    check_options(request.sampling);
+    std::lock_guard lock(state_->mutex);
+    const auto idle = static_cast<std::size_t>(std::max(0, state_->counters.slots - state_->counters.running));
+    if (state_->queue.size() >= state_->max_queue + idle)
+        fail(ErrorKind::out_of_memory, "{} requests are running and {} wait; try again later", state_->counters.running, state_->queue.size());
+    const std::uint64_t id = state_->next_id++;
+    if (state_->queue.empty() && state_->counters.running == 0) state_->last_step = Clock::now();
+    state_->queue.push_back({id, std::move(request), Clock::now()});
+    state_->wake.notify_all();
+    return id;
+}
+
+void Batcher::cancel(std::uint64_t id) {
+    std::lock_guard lock(state_->mutex);
+    state_->cancelled.insert(id);
+    state_->wake.notify_all();
+}
+
+Batcher::Load Batcher::load() const {
+    std::lock_guard lock(state_->mutex);
+    Load load = state_->counters;
+    load.slots = static_cast<int>(state_->slots.size());
+    load.waiting = static_cast<int>(state_->queue.size());
+    load.seconds_since_step = load.running + load.waiting > 0 ? since(state_->last_step) : 0;
+    return load;
+}
+
+const std::shared_ptr<Engine>& Batcher::engine() const { return state_->engine; }
+
+void Batcher::State::loop() {
+    {
+        std::lock_guard lock(mutex);
+        counters.slots = static_cast<int>(slots.size());
+    }
+    for (;;) {
+        {
+            std::unique_lock lock(mutex);
+            wake.wait(lock, [&] { return stop || !queue.empty() || counters.running > 0; });
+            if (stop) break;
+        }
+        drop_cancelled();
+        admit();
+        prefill_one();
+        decode_all();
+        std::lock_guard lock(mutex);
+        last_step = Clock::now();
+    }
+    for (Slot& slot : slots)
+        if (slot.busy) finish(slot, FinishReason::cancelled);
+    for (Waiting& waiting : queue)
+        if (waiting.request.on_done) waiting.request.on_done(FinishReason::cancelled, {});
+    queue.clear();
+}
+
+void Batcher::State::drop_cancelled() {
+    std::set<std::uint64_t> ids;
+    std::vector<Waiting> dropped;
+    {
+        std::lock_guard lock(mutex);
+        ids.swap(cancelled);
+        for (auto it = queue.begin(); it != queue.end();) {
+            if (!ids.count(it->id)) { ++it; continue; }
+            dropped.push_back(std::move(*it));
+            it = queue.erase(it);
+        }
+    }
+    for (Waiting& waiting : dropped)
+        if (waiting.request.on_done) waiting.request.on_done(FinishReason::cancelled, {});
+    for (Slot& slot : slots)
+        if (slot.busy && ids.count(slot.id)) finish(slot, FinishReason::cancelled);
+}
+
+// First come, first served; a request gets the free slot that shares the longest prefix with
+// it, among equals the one unused for longest.
+void Batcher::State::admit() {
+    for (;;) {
+        Waiting waiting;
+        {
+            std::lock_guard lock(mutex);
+            const bool free = std::any_of(slots.begin(), slots.end(), [](const Slot& s) { return !s.busy; });
+            if (queue.empty() || !free) return;
+            waiting = std::move(queue.front());
+            queue.pop_front();
+            ++counters.running;
+        }
+        const std::vector<std::int32_t>& prompt = waiting.request.prompt;
+        Slot* best = nullptr;
+        std::size_t best_kept = 0;
+        for (Slot& slot : slots) {
+            if (slot.busy) continue;
+            const auto split = std::mismatch(prompt.begin(), prompt.end(), slot.tokens.begin(), slot.tokens.end());
+            const std::size_t kept = std::min(static_cast<std::size_t>(split.first - prompt.begin()), prompt.size() - 1);
+            if (!best || kept > best_kept || (kept == best_kept && slot.last_use < best->last_use)) {
+                best = &slot;
+                best_kept = kept;
+            }
+        }
+        best->busy = true;
+        best->decoding = false;
+        best->made = 0;
+        best->id = waiting.id;
+        best->last_use = ++uses;
+        best->tokens.resize(best_kept);
+        best->stats = {};
+        best->stats.prompt_tokens = static_cast<int>(prompt.size());
+        best->stats.cached_tokens = static_cast<int>(best_kept);
+        best->stats.queue_seconds = since(waiting.since);
+        best->phase_start = Clock::now();
+        best->sampler = std::make_unique<Sampler>(waiting.request.sampling, engine->spec().vocab);
+        best->request = std::move(waiting.request);
+        std::lock_guard lock(mutex);
+        counters.prompt_tokens += prompt.size();
+        counters.cached_tokens += best_kept;
+    }
+}
+
+// One chunk of one prompt, prompts in turn. Chunks end at multiples of the chunk size.
+bool Batcher::State::prefill_one() {
+    for (std::size_t tried = 0; tried < slots.size(); ++tried) {
+        Slot& slot = slots[prefill_turn++ % slots.size()];
+        if (!slot.busy || slot.decoding) continue;
+        const int chunk = engine->options().chunk, first = static_cast<int>(slot.tokens.size());
+        const int total = static_cast<int>(slot.request.prompt.size());
+        const int last = std::min(total, (first / chunk + 1) * chunk);
+        rows.clear();
+        for (int i = first; i < last; ++i) rows.push_back({slot.request.prompt[static_cast<std::size_t>(i)], slot.index, i, i + 1 == total});
+        try {
+            const auto logits = engine->step(rows);
+            slot.tokens.insert(slot.tokens.end(), slot.request.prompt.begin() + first, slot.request.prompt.begin() + last);
+            if (last == total) {
+                slot.decoding = true;
+                slot.stats.prompt_seconds = since(slot.phase_start);
+                slot.phase_start = Clock::now();
+                draw(slot, logits);
+            }
+        } catch (const std::exception& e) {
+            abandon(slot, e.what());
+        }
+        return true;
+    }
+    return false;
+}
+
+void Batcher::State::decode_all() {
+    const std::size_t vocab = static_cast<std::size_t>(engine->spec().vocab);
+    constexpr std::size_t most = 8;   // rows that decode kernels take
+    for (std::size_t first = 0; first < slots.size();) {
+        rows.clear();
+        std::size_t members[most];
+        std::size_t count = 0;
+        for (; first < slots.size() && count < std::min<std::size_t>(most, static_cast<std::size_t>(engine->options().max_outputs)); ++first) {
+            Slot& slot = slots[first];
+            if (!slot.busy || !slot.decoding) continue;
+            rows.push_back({slot.next, slot.index, static_cast<std::int32_t>(slot.tokens.size()), true});
+            members[count++] = first;
+        }
+        if (count == 0) return;
+        try {
+            const auto logits = engine->step(rows);
+            for (std::size_t i = 0; i < count; ++i) {
+                Slot& slot = slots[members[i]];
+                slot.tokens.push_back(slot.next);
+                draw(slot, logits.subspan(i * vocab, vocab));
+            }
+        } catch (const std::exception& e) {
+            for (std::size_t i = 0; i < count; ++i) abandon(slots[members[i]], e.what());
+        }
+    }
+}
+
+// Draws the next token and reports it; ends the request when it must. The same rules as generate().
+bool Batcher::State::draw(Slot& slot, std::span<const float> logits) {
+    const GenerateOptions& options = slot.request.generate;
+    if (options.max_tokens == 0) return finish(slot, FinishReason::length), false;
+    const std::uint32_t* mask = slot.request.mask ? slot.request.mask() : nullptr;
+    std::int32_t token = 0;
+    bool go_on = false;
+    try {
+        token = slot.sampler->sample(logits, slot.tokens, slot.tokens.size(), mask);
+        const bool stops = std::find(options.stop_ids.begin(), options.stop_ids.end(), token) != options.stop_ids.end();
+        if (stops && !options.ignore_stop) return finish(slot, FinishReason::stop), false;
+        ++slot.stats.generated_tokens;
+        go_on = !slot.request.on_token || slot.request.on_token(token, logits);
+    } catch (const std::exception& e) {
+        return abandon(slot, e.what()), false;
+    }
+    {
+        std::lock_guard lock(mutex);
+        ++counters.generated_tokens;
+    }
+    if (!go_on) return finish(slot, FinishReason::cancelled), false;
+    if (options.max_tokens >= 0 && ++slot.made >= options.max_tokens) return finish(slot, FinishReason::length), false;
+    if (static_cast<int>(slot.tokens.size()) >= engine->options().ctx) return finish(slot, FinishReason::length), false;
+    slot.next = token;
+    return true;
+}
+
+void Batcher::State::finish(Slot& slot, FinishReason reason) {
+    if (slot.decoding) slot.stats.decode_seconds = since(slot.phase_start);
+    BatchRequest request = std::move(slot.request);
+    slot.request = {};
+    slot.busy = slot.decoding = false;
+    {
+        std::lock_guard lock(mutex);
+        --counters.running;
+    }
+    if (request.on_done) request.on_done(reason, slot.stats);
+}
+
+// The cache of a failed step is unknown: the slot starts afresh.
+void Batcher::State::abandon(Slot& slot, const std::string& error) {
+    slot.tokens.clear();
+    BatchRequest request = std::move(slot.request);
+    slot.request = {};
+    slot.busy = slot.decoding = false;
+    {
+        std::lock_guard lock(mutex);
+        --counters.running;
+    }
+    if (request.on_error) request.on_error(error);
+}
+
+}  // namespace forge

@@ -1,0 +1,60 @@
+// Serves several requests on one engine from one thread: all decoding
+// sequences step together, one waiting prompt advances by a chunk in between.
+// What a sequence computes does not depend on the others (docs/numerics.md).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/engine.h"
+#include "runtime/sampler.h"
+#include "runtime/session.h"
+
+namespace forge {
+
+struct BatchStats {
+    int prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
+    double queue_seconds = 0, prompt_seconds = 0, decode_seconds = 0;
+};
+
+struct BatchRequest {
+    std::vector<std::int32_t> prompt;
+    SamplingOptions sampling;
+    GenerateOptions generate;
+    // Called on the batcher's thread; they must not block long.
+    // on_token sees the raw logits that the token was drawn from; false ends the request.
+    std::function<bool(std::int32_t token, std::span<const float> logits)> on_token;
+    std::function<void(FinishReason reason, const BatchStats& stats)> on_done;
+    std::function<void(const std::string& error)> on_error;
+    // Optional: the allowed tokens before each draw, one bit an id, or null for all.
+    std::function<const std::uint32_t*()> mask;
+};
+
+class Batcher {
+  public:
+    // max_queue: requests that may wait for a slot; submit() refuses more with an Error.
+    Batcher(std::shared_ptr<Engine> engine, int max_queue);
+    ~Batcher();   // cancels everything and joins the thread
+
+    // Throws Error when the prompt cannot fit the context or the queue is full.
+    std::uint64_t submit(BatchRequest request);
+    void cancel(std::uint64_t id);   // on_done(cancelled) follows unless it already ended
+
+    struct Load {
+        int waiting = 0, running = 0, slots = 0;
+        double seconds_since_step = 0;    // 0 when nothing is to do
+        std::uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
+    };
+    Load load() const;
+    const std::shared_ptr<Engine>& engine() const;
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace forge

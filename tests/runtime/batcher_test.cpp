@@ -1,0 +1,112 @@
+#include "runtime/batcher.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <future>
+
+#include "base/error.h"
+#include "reference_file.h"
+
+namespace forge {
+namespace {
+
+struct Answer { std::vector<std::int32_t> tokens; FinishReason reason; BatchStats stats; };
+
+std::shared_ptr<Engine> engine(int parallel) {
+    return Engine::load(test::tiny_model("qwen3-tied").model.string(), {.threads = 2, .ctx = 128, .parallel = parallel, .chunk = 16});
+}
+
+std::vector<std::int32_t> prompt(int seed, int length) {
+    std::vector<std::int32_t> p;
+    for (int i = 0; i < length; ++i) p.push_back((seed * 31 + i * 17 + i * i) % 64);
+    return p;
+}
+
+std::future<Answer> ask(Batcher& batcher, std::vector<std::int32_t> tokens, int count, std::uint64_t seed) {
+    auto promise = std::make_shared<std::promise<Answer>>();
+    auto answer = std::make_shared<Answer>();
+    BatchRequest request;
+    request.prompt = std::move(tokens);
+    request.sampling.temperature = 1.5f;
+    request.sampling.seed = seed;
+    request.generate.max_tokens = count;
+    request.on_token = [=](std::int32_t token, std::span<const float>) { return answer->tokens.push_back(token), true; };
+    request.on_done = [=](FinishReason reason, const BatchStats& stats) {
+        answer->reason = reason;
+        answer->stats = stats;
+        promise->set_value(*answer);
+    };
+    request.on_error = [=](const std::string& error) { promise->set_exception(std::make_exception_ptr(std::runtime_error(error))); };
+    auto future = promise->get_future();
+    batcher.submit(std::move(request));
+    return future;
+}
+
+// The same seed gives the same text, whoever else is being served.
+TEST(Batcher, CompanyDoesNotChangeAnswers) {
+    std::vector<std::vector<std::int32_t>> alone;
+    {
+        Batcher batcher(engine(1), 100);
+        for (int i = 0; i < 10; ++i) alone.push_back(ask(batcher, prompt(i, 5 + 7 * i), 20, 100 + static_cast<std::uint64_t>(i)).get().tokens);
+    }
+    Batcher batcher(engine(4), 100);
+    std::vector<std::future<Answer>> together;
+    for (int i = 0; i < 10; ++i) together.push_back(ask(batcher, prompt(i, 5 + 7 * i), 20, 100 + static_cast<std::uint64_t>(i)));
+    for (std::size_t i = 0; i < 10; ++i) {
+        const Answer answer = together[i].get();
+        EXPECT_EQ(answer.tokens, alone[i]) << i;
+        EXPECT_EQ(answer.reason, FinishReason::length);
+        EXPECT_EQ(answer.stats.generated_tokens, 20);
+    }
+    EXPECT_EQ(batcher.load().running, 0);
+}
+
+TEST(Batcher, AConversationFindsItsPrefix) {
+    Batcher batcher(engine(2), 4);
+    auto tokens = prompt(1, 40);
+    const Answer first = ask(batcher, tokens, 10, 1).get();
+    EXPECT_EQ(first.stats.cached_tokens, 0);
+    ask(batcher, prompt(2, 30), 5, 1).get();     // takes the other slot
+    tokens.insert(tokens.end(), first.tokens.begin(), first.tokens.end());
+    tokens.push_back(3);
+    EXPECT_EQ(ask(batcher, tokens, 5, 1).get().stats.cached_tokens, 49);   // the last token was never computed
+}
+
+TEST(Batcher, RefusesAndCancels) {
+    Batcher batcher(engine(1), 1);
+    EXPECT_THROW(ask(batcher, prompt(0, 200), 5, 1), Error);
+    EXPECT_THROW(ask(batcher, {}, 5, 1), Error);
+    std::promise<void> started;
+    std::promise<FinishReason> ended;
+    std::atomic<int> tokens{0};
+    BatchRequest request;
+    request.prompt = prompt(3, 4);
+    request.generate.ignore_stop = true;
+    request.on_token = [&](std::int32_t, std::span<const float>) {
+        if (++tokens == 1) started.set_value();
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        return true;
+    };
+    request.on_done = [&](FinishReason reason, const BatchStats&) { ended.set_value(reason); };
+    const std::uint64_t id = batcher.submit(request);
+    started.get_future().wait();
+    auto waiting = ask(batcher, prompt(4, 4), 2, 1);                  // waits: one slot
+    EXPECT_THROW(ask(batcher, prompt(5, 4), 2, 1), Error);            // the queue holds one
+    batcher.cancel(id);
+    EXPECT_EQ(ended.get_future().get(), FinishReason::cancelled);
+    EXPECT_EQ(waiting.get().tokens.size(), 2u);
+}
+
+TEST(Batcher, DestructionCancelsWhatRuns) {
+    std::future<Answer> running;
+    {
+        Batcher batcher(engine(1), 4);
+        running = ask(batcher, prompt(3, 40), 80, 1);
+    }
+    const Answer answer = running.get();
+    EXPECT_TRUE(answer.reason == FinishReason::cancelled || answer.reason == FinishReason::length);
+}
+
+}  // namespace
+}  // namespace forge
