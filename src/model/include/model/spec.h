@@ -44,11 +44,40 @@ struct AttentionSpec {
     float scale = 0;               // of q.k
     float softcap = 0;             // 0 = none
     int kv_layer = 0;              // layer whose cache is read (and written when it is this layer)
+    bool gated = false;            // q rows are query then gate, head by head; output times r(sigmoid(gate))
+    bool v_norm = false;           // values are normed over head_dim without a weight (one_rounding)
+    bool v_from_k = false;         // no v tensor: values are the raw key projection
+};
+
+// Gated DeltaNet (docs/models.md has the recurrence).
+struct DeltaSpec {
+    int n_k_heads = 0, n_v_heads = 0, k_dim = 0, v_dim = 0, conv_kernel = 4;
+    // Key head of value head h: h / (n_v_heads / n_k_heads), or h % n_k_heads when the file stores heads tiled.
+    bool tiled_heads = false;
+    bool a_is_negative_exp = false;  // the tensor holds -exp(A_log) already (GGUF)
+    int conv_channels() const { return 2 * n_k_heads * k_dim + n_v_heads * v_dim; }
+};
+
+enum class MixerKind : std::uint8_t { attention, gated_delta };
+
+enum class RouterKind : std::uint8_t {
+    softmax,       // softmax over all experts, largest k, weights rounded to the activation type
+    gemma4,        // of norm(h) * scale * hidden^-0.5; renormalised, times a scale per expert, kept f32
+};
+
+// Mixture of experts. Expert e's matrices are the weights `expert_gate + e` and so on: consecutive ids.
+struct MoeSpec {
+    int experts = 0, per_token = 0, width = 0;   // experts 0: the layer is dense
+    bool normalise = true;         // chosen weights divided by their sum
+    RouterKind router = RouterKind::softmax;
+    int shared_width = 0;          // shared expert, times r(sigmoid(shared_router x)); 0 = none
+    bool beside_dense = false;     // Gemma 4: a dense MLP runs too, each with norms of its own
 };
 
 struct FeedForwardSpec {
-    int width = 0;
+    int width = 0;                 // dense MLP; 0 when there is none
     Activation activation = Activation::silu;
+    MoeSpec moe;
 };
 
 // What a tensor is for. Names per format are in the architecture tables.
@@ -58,6 +87,14 @@ enum class Role : std::uint8_t {
     attn_q_norm, attn_k_norm, attn_post_norm,
     ffn_norm, ffn_gate, ffn_up, ffn_down,
     ffn_gate_bias, ffn_up_bias, ffn_down_bias, ffn_post_norm,
+    // Gated DeltaNet
+    delta_qkv, delta_z, delta_b, delta_a, delta_conv, delta_a_log, delta_dt_bias, delta_norm, delta_out,
+    // mixture of experts
+    router, router_scale, expert_gate, expert_up, expert_down, expert_scale,
+    shared_router, shared_gate, shared_up, shared_down,
+    moe_norm, ffn_post_norm_1, moe_post_norm,     // Gemma 4: experts' input norm, norms of both branches
+    // Gemma 4: per-layer embeddings and the layer's scalar
+    ple_gate, ple_proj, ple_post_norm, layer_scale,
     count_,
 };
 std::string_view name_of(Role role);
@@ -65,7 +102,9 @@ std::string_view name_of(Role role);
 using WeightId = std::int32_t;     // index into BoundModel::weights; -1 = absent
 
 struct LayerSpec {
-    AttentionSpec attention;
+    MixerKind mixer = MixerKind::attention;
+    AttentionSpec attention;       // of attention layers
+    DeltaSpec delta;               // of gated_delta layers
     FeedForwardSpec feed_forward;
     std::array<WeightId, static_cast<std::size_t>(Role::count_)> weights;
     LayerSpec() { weights.fill(-1); }
@@ -85,6 +124,9 @@ struct ModelSpec {
     std::vector<RopeSpec> ropes;
     std::vector<LayerSpec> layers;
     WeightId embed = -1, final_norm = -1, head = -1;  // head == embed when tied
+    // Gemma 4 per-layer embeddings: table [vocab, layers * ple_width], projection and its norm.
+    int ple_width = 0;
+    WeightId ple_embed = -1, ple_proj = -1, ple_norm = -1;
     std::vector<std::int32_t> stop_ids;  // from generation_config / config / metadata
     std::uint64_t parameters = 0;
 };
