@@ -1,0 +1,13 @@
+#define FORGE_TARGET_NEON 1
+#include "rows/simd_body.h"
+
+namespace forge {
+using namespace simd_neon;
+
+const RowsFunctions rows_neon = {{embed<float>, embed<f16>, embed<bf16>},
+                               {norm<float>, norm<f16>, norm<bf16>},
+                               {add<float>, add<f16>, add<bf16>},
+                               {act_mul<float>, act_mul<f16>, act_mul<bf16>},
+                               arg_max};
+
+}  // namespace forge
