@@ -15,7 +15,8 @@ namespace forge {
 // type or quirk is an Error that names it.
 std::shared_ptr<const BoundModel> bind_model(const ModelFile& file, ThreadPool& pool);
 
-// The descriptor alone, with every WeightId -1 except presence checks (for inspect and tests).
+// The descriptor alone (for inspect and tests). WeightIds are those that bind_model would
+// give; -1 for tensors that the file does not have, required or not.
 ModelSpec read_spec(const ModelFile& file);
 
 }  // namespace forge

@@ -1,0 +1,200 @@
+#include "load.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "quant/convert.h"
+#include "tensor_data.h"
+
+namespace forge {
+namespace {
+
+constexpr std::size_t kernel_alignment = 64;  // a cache line, and the widest vector register
+
+std::shared_ptr<std::byte> allocate(std::size_t bytes) {
+    auto* data = static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{kernel_alignment}));
+    return {data, [](std::byte* p) { ::operator delete(p, std::align_val_t{kernel_alignment}); }};
+}
+
+WeightFormat dense_format(DType type) {
+    WeightFormat format;
+    format.dense_type = type;
+    format.bits = static_cast<std::uint8_t>(8 * size_of(type));
+    return format;
+}
+
+// Work that reads one weight's rows from the file, in slices.
+struct RowJob {
+    const TensorUse* use = nullptr;
+    Weight* weight = nullptr;
+    std::vector<std::int64_t> row_map;     // empty: rows in order
+    const std::byte* source = nullptr;     // row 0 of the weight
+    std::size_t row_bytes = 0;             // in the file
+    std::byte* dense_target = nullptr;     // plain rows are copied here; null: blocks to planes
+};
+
+struct Slice {
+    const RowJob* job;
+    std::int64_t first, last;
+};
+
+void run(const Slice& slice) {
+    const RowJob& job = *slice.job;
+    const std::int64_t* map = job.row_map.empty() ? nullptr : job.row_map.data();
+    if (!job.dense_target) {
+        convert_gguf_rows(job.use->tensor->block, job.source, slice.first, slice.last, map, *job.weight);
+        return;
+    }
+    for (std::int64_t row = slice.first; row < slice.last; ++row) {
+        const auto from = static_cast<std::size_t>(map ? map[row] : row);
+        std::memcpy(job.dense_target + static_cast<std::size_t>(row) * job.row_bytes, job.source + from * job.row_bytes, job.row_bytes);
+    }
+}
+
+class Loader {
+  public:
+    Loader(const ModelFile& file, const std::vector<TensorUse>& uses, LoadReport& report)
+        : file_(file), uses_(uses), weights_(uses.size()), report_(report) { jobs_.reserve(uses.size()); }
+
+    std::vector<Weight> load(ThreadPool& pool) {
+        for (std::size_t i = 0; i < uses_.size(); ++i) {
+            Weight& weight = weights_[i];
+            const TensorUse& use = uses_[i];
+            weight.name = use.tensor->name;
+            weight.rows = use.rows;
+            weight.cols = use.cols;
+            weight.global_scale = use.global_scale;
+            check_size(*use.tensor);
+            if (use.vector) {
+                bind_vector(use, weight);
+            } else {
+                bind_matrix(use, weight);
+            }
+        }
+        check_memory(planes_bytes_, physical_memory(), file_.path);
+        for (RowJob& job : jobs_)
+            if (!job.dense_target) allocate_planes(*job.weight);
+        convert(pool);
+        return std::move(weights_);
+    }
+
+  private:
+    // Norm weights and biases: a few thousand floats, converted once.
+    void bind_vector(const TensorUse& use, Weight& weight) {
+        const std::vector<float> all = floats_of(*use.tensor);
+        auto data = allocate(static_cast<std::size_t>(use.cols) * sizeof(float));
+        auto* out = reinterpret_cast<float*>(data.get());
+        const auto map = use.unpermute > 0 ? interleaved_rows(use.cols, use.head_dim, use.unpermute) : std::vector<std::int64_t>();
+        for (std::int64_t i = 0; i < use.cols; ++i)
+            out[i] = all[static_cast<std::size_t>(use.first_row + (map.empty() ? i : map[static_cast<std::size_t>(i)]))];
+        weight.format = dense_format(DType::f32);
+        weight.codes = {data.get(), static_cast<std::size_t>(use.cols) * sizeof(float)};
+        weight.owner = std::move(data);
+        ++report_.converted;
+    }
+
+    void bind_matrix(const TensorUse& use, Weight& weight) {
+        const Tensor& tensor = *use.tensor;
+        RowJob job;
+        job.use = &use;
+        job.weight = &weight;
+        job.row_bytes = tensor.data.size() / static_cast<std::size_t>(std::max<std::int64_t>(1, tensor.rows()));
+        job.source = tensor.data.data() + static_cast<std::size_t>(use.first_row) * job.row_bytes;
+        if (use.unpermute > 0) job.row_map = interleaved_rows(use.rows, use.head_dim, use.unpermute);
+        const auto dense = dense_float_type(tensor);
+        if (!dense) {
+            if (!tensor.is_block)
+                fail(ErrorKind::unsupported, "{}: matrices of type {} are not implemented (f32, f16 and bf16 are)", tensor.describe(), name_of(tensor.dtype));
+            weight.format = format_of_gguf(tensor.block, tensor.name);
+            const PlaneStrides s = tight_strides(weight.format, weight.cols);
+            planes_bytes_ += static_cast<std::uint64_t>(weight.rows) * (s.codes + s.codes_high + s.scales + s.offsets + s.super_scales + s.super_mins);
+            ++report_.converted;
+            jobs_.push_back(std::move(job));
+            return;
+        }
+        weight.format = dense_format(*dense);
+        const bool aligned = reinterpret_cast<std::uintptr_t>(job.source) % size_of(*dense) == 0;
+        if (aligned && job.row_map.empty()) {
+            weight.codes = {job.source, job.row_bytes};
+            weight.owner = tensor.file;
+            ++report_.mapped;
+            return;
+        }
+        const std::size_t bytes = static_cast<std::size_t>(use.rows) * job.row_bytes;
+        auto data = allocate(bytes);
+        job.dense_target = data.get();
+        weight.codes = {data.get(), job.row_bytes};
+        weight.owner = std::move(data);
+        planes_bytes_ += bytes;
+        report_.copied_bytes += bytes;
+        ++report_.copied;
+        if (!aligned) ++report_.misaligned;
+        jobs_.push_back(std::move(job));
+    }
+
+    void convert(ThreadPool& pool) {
+        if (jobs_.empty()) return;
+        for (const auto& mapped : file_.files) mapped->advise_sequential();
+        // In the order of the bytes in the file, so that a cold disk is read once, front to back.
+        std::vector<const RowJob*> order;
+        for (const RowJob& job : jobs_) order.push_back(&job);
+        std::stable_sort(order.begin(), order.end(), [&](const RowJob* a, const RowJob* b) {
+            return std::pair(position(*a), a->source) < std::pair(position(*b), b->source);
+        });
+        std::vector<Slice> slices;
+        std::uint64_t total = 0;
+        constexpr std::size_t slice_bytes = 512 * 1024;  // long enough to amortise, short enough to share evenly
+        for (const RowJob* job : order) {
+            const auto step = static_cast<std::int64_t>(std::max<std::size_t>(1, slice_bytes / std::max<std::size_t>(1, job->row_bytes)));
+            const std::int64_t rows = job->weight->rows;
+            for (std::int64_t first = 0; first < rows; first += step) slices.push_back({job, first, std::min(rows, first + step)});
+            total += static_cast<std::uint64_t>(rows) * job->row_bytes;
+        }
+        Progress progress("reading weights", total);
+        pool.parallel_for(slices.size(), 1, [&](std::size_t first, std::size_t last) {
+            for (std::size_t i = first; i < last; ++i) {
+                run(slices[i]);
+                progress.advance(static_cast<std::uint64_t>(slices[i].last - slices[i].first) * slices[i].job->row_bytes);
+            }
+        });
+    }
+
+    // Which of the model's files a job reads.
+    std::size_t position(const RowJob& job) const {
+        const auto it = std::find(file_.files.begin(), file_.files.end(), job.use->tensor->file);
+        return static_cast<std::size_t>(it - file_.files.begin());
+    }
+
+    static std::uint64_t physical_memory() {
+        const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+        return pages > 0 && size > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(size) : UINT64_MAX;
+    }
+
+    const ModelFile& file_;
+    const std::vector<TensorUse>& uses_;
+    std::vector<Weight> weights_;
+    std::vector<RowJob> jobs_;
+    std::uint64_t planes_bytes_ = 0;  // that loading allocates
+    LoadReport& report_;
+};
+
+}  // namespace
+
+std::vector<Weight> load_weights(const ModelFile& file, const std::vector<TensorUse>& uses, ThreadPool& pool, LoadReport& report) {
+    return Loader(file, uses, report).load(pool);
+}
+
+void check_memory(std::uint64_t needed, std::uint64_t available, const std::string& path) {
+    if (needed <= available) return;
+    fail(ErrorKind::out_of_memory,
+         "{}: its weights take {} of memory when converted, but this machine has {}; `forge pack` writes a file that is mapped instead",
+         path, format_bytes(needed), format_bytes(available));
+}
+
+}  // namespace forge

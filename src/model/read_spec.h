@@ -1,0 +1,20 @@
+// The two readers of the numbers that a file states about a model.
+#pragma once
+
+#include "family.h"
+
+namespace forge {
+
+Draft read_config(const ModelFile& file);    // Hugging Face and MLX: config.json
+Draft read_metadata(const ModelFile& file);  // GGUF
+// By the file's format.
+Draft read_draft(const ModelFile& file);
+
+// Shared end of both readers: dimensions that must fit each other, norms,
+// embedding scale. Layers have their dimensions already.
+void finish_dimensions(Draft& draft, NormKind norm, double eps);
+Activation activation_named(const std::string& name, const std::string& where);
+// Appends the ids that are in the vocabulary and not listed yet.
+void add_stop_ids(ModelSpec& spec, std::span<const std::int64_t> ids);
+
+}  // namespace forge
