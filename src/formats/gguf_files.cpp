@@ -20,7 +20,9 @@ struct SplitName {
     int part;            // from 1
     int parts;
 
-    std::string path_of(int number) const { return fmt::format("{}-{:05}-of-{:05}.gguf", prefix, number, parts); }
+    std::string path_of(int number) const {
+        return fmt::format("{}-{:05}-of-{:05}.gguf", prefix, number, parts);
+    }
 };
 
 std::optional<SplitName> split_name(const std::string& path) {
@@ -36,16 +38,20 @@ std::optional<SplitName> split_name(const std::string& path) {
 void refuse_other_kinds(const Metadata& metadata) {
     const std::string type = metadata.string("general.type", "model");
     if (type == "adapter")
-        fail(ErrorKind::unsupported, "{}: this is a LoRA adapter; adapters are not supported, so merge it into its "
-             "base model first", metadata.source);
+        fail(ErrorKind::unsupported,
+             "{}: this is a LoRA adapter; adapters are not supported, so merge it into its "
+             "base model first",
+             metadata.source);
     if (type == "imatrix")
         fail("{}: this is an importance matrix (data for quantising), not a model", metadata.source);
     if (type == "mmproj" || metadata.string("general.architecture", "") == "clip")
-        fail(ErrorKind::unsupported, "{}: this is the image or audio encoder of a model, which is not supported; open "
-             "the text model's own file", metadata.source);
+        fail(ErrorKind::unsupported,
+             "{}: this is the image or audio encoder of a model, which is not supported; open "
+             "the text model's own file",
+             metadata.source);
     if (type != "model" && !type.empty())
-        fail(ErrorKind::unsupported, "{}: general.type is '{}'; Forge runs files of type 'model'", metadata.source,
-             printable(type));
+        fail(ErrorKind::unsupported, "{}: general.type is '{}'; Forge runs files of type 'model'",
+             metadata.source, printable(type));
     if (!metadata.has("general.architecture"))
         fail("{}: metadata key 'general.architecture' is missing, so nothing says which model this is",
              metadata.source);
@@ -61,8 +67,11 @@ void check_part(const Metadata& metadata, int part, int parts) {
     const std::int64_t number = metadata.integer("split.no", -1);
     const std::int64_t count = metadata.integer("split.count", -1);
     if (number != part - 1 || count != parts)
-        fail("{}: by its name this is part {} of {}, but its metadata says {} of {}; the parts of a split model must "
-             "keep their names", metadata.source, part, parts, number + 1, count);
+        fail(
+            "{}: by its name this is part {} of {}, but its metadata says {} of {}; the parts of a split "
+            "model must "
+            "keep their names",
+            metadata.source, part, parts, number + 1, count);
 }
 
 }  // namespace
@@ -86,17 +95,21 @@ std::shared_ptr<ModelFile> open_gguf(const std::string& path) {
         return model;
     }
     if (!name)
-        fail("{}: this is part {} of a model split into {} files, but its name does not end in "
-             "-00001-of-{:05}.gguf, so the others cannot be found; restore the original names", path,
-             first.metadata.integer("split.no", 0) + 1, parts, parts);
+        fail(
+            "{}: this is part {} of a model split into {} files, but its name does not end in "
+            "-00001-of-{:05}.gguf, so the others cannot be found; restore the original names",
+            path, first.metadata.integer("split.no", 0) + 1, parts, parts);
     if (name->parts != parts)
-        fail("{}: by its name the model is split into {} files, but its metadata says {}; the parts of a split model "
-             "must keep their names", path, name->parts, parts);
+        fail(
+            "{}: by its name the model is split into {} files, but its metadata says {}; the parts of a "
+            "split model "
+            "must keep their names",
+            path, name->parts, parts);
     for (int part = 1; part <= name->parts; ++part) {
         const std::string part_path = name->path_of(part);
         if (!fs::exists(part_path))
-            fail(ErrorKind::not_found, "{}: the model is split into {} files and part {} is missing: {}", path,
-                 name->parts, part, part_path);
+            fail(ErrorKind::not_found, "{}: the model is split into {} files and part {} is missing: {}",
+                 path, name->parts, part, part_path);
         ModelFile one;
         append_file(part_path, one);
         check_part(one.metadata, part, name->parts);
@@ -109,8 +122,10 @@ std::shared_ptr<ModelFile> open_gguf(const std::string& path) {
     }
     const std::int64_t total = model->metadata.integer("split.tensors.count", -1);
     if (total >= 0 && static_cast<std::size_t>(total) != model->tensors.size())
-        fail("{}: the parts hold {} tensors together, but the first one says {}; a part belongs to another model",
-             path, model->tensors.size(), total);
+        fail(
+            "{}: the parts hold {} tensors together, but the first one says {}; a part belongs to another "
+            "model",
+            path, model->tensors.size(), total);
     model->index_names();
     return model;
 }

@@ -22,18 +22,42 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF is read as little-endian");
 
 enum class ValueType : std::uint32_t {
-    u8 = 0, i8 = 1, u16 = 2, i16 = 3, u32 = 4, i32 = 5, f32 = 6, boolean = 7, string = 8, array = 9,
-    u64 = 10, i64 = 11, f64 = 12,
+    u8 = 0,
+    i8 = 1,
+    u16 = 2,
+    i16 = 3,
+    u32 = 4,
+    i32 = 5,
+    f32 = 6,
+    boolean = 7,
+    string = 8,
+    array = 9,
+    u64 = 10,
+    i64 = 11,
+    f64 = 12,
 };
 
 // Bytes that a value of the type takes at least; 0 for an unknown type.
 std::size_t least_bytes(ValueType type) {
     switch (type) {
-        case ValueType::u8: case ValueType::i8: case ValueType::boolean: return 1;
-        case ValueType::u16: case ValueType::i16: return 2;
-        case ValueType::u32: case ValueType::i32: case ValueType::f32: return 4;
-        case ValueType::u64: case ValueType::i64: case ValueType::f64: case ValueType::string: return 8;
-        case ValueType::array: return 12;
+        case ValueType::u8:
+        case ValueType::i8:
+        case ValueType::boolean:
+            return 1;
+        case ValueType::u16:
+        case ValueType::i16:
+            return 2;
+        case ValueType::u32:
+        case ValueType::i32:
+        case ValueType::f32:
+            return 4;
+        case ValueType::u64:
+        case ValueType::i64:
+        case ValueType::f64:
+        case ValueType::string:
+            return 8;
+        case ValueType::array:
+            return 12;
     }
     return 0;
 }
@@ -54,8 +78,11 @@ class Reader {
     // what: completes "the file ends in ...".
     void need(std::uint64_t count, std::string_view what) const {
         if (count > left())
-            fail("{}: the file ends in {}, at byte {}: {} more bytes were expected, {} are left; it is truncated or "
-                 "damaged", source_, what, position_, count, left());
+            fail(
+                "{}: the file ends in {}, at byte {}: {} more bytes were expected, {} are left; it is "
+                "truncated or "
+                "damaged",
+                source_, what, position_, count, left());
     }
 
     template <typename T>
@@ -82,8 +109,8 @@ class Reader {
         const std::string_view text = string(what);
         if (text.empty()) fail("{}: {} at byte {} is empty", source_, what, start);
         if (text.size() > most_name_bytes)
-            fail("{}: {} at byte {} is {} bytes long; names have at most {}", source_, what, start, text.size(),
-                 most_name_bytes);
+            fail("{}: {} at byte {} is {} bytes long; names have at most {}", source_, what, start,
+                 text.size(), most_name_bytes);
         if (text.find('\0') != std::string_view::npos)
             fail("{}: {} '{}' holds a zero byte", source_, what, printable(text));
         return text;
@@ -102,7 +129,8 @@ class Reader {
 
 class MetadataReader {
   public:
-    MetadataReader(Reader& in, const std::string& source, Metadata& out) : in_(in), source_(source), out_(out) {}
+    MetadataReader(Reader& in, const std::string& source, Metadata& out)
+        : in_(in), source_(source), out_(out) {}
 
     void read_pair() {
         const std::string key(in_.name("a metadata key"));
@@ -132,40 +160,54 @@ class MetadataReader {
 
     std::int64_t small_integer(ValueType type) {
         switch (type) {
-            case ValueType::u8: return in_.read<std::uint8_t>(what_);
-            case ValueType::i8: return in_.read<std::int8_t>(what_);
-            case ValueType::u16: return in_.read<std::uint16_t>(what_);
-            case ValueType::i16: return in_.read<std::int16_t>(what_);
-            case ValueType::u32: return in_.read<std::uint32_t>(what_);
-            case ValueType::i32: return in_.read<std::int32_t>(what_);
-            default: return in_.read<std::int64_t>(what_);
+            case ValueType::u8:
+                return in_.read<std::uint8_t>(what_);
+            case ValueType::i8:
+                return in_.read<std::int8_t>(what_);
+            case ValueType::u16:
+                return in_.read<std::uint16_t>(what_);
+            case ValueType::i16:
+                return in_.read<std::int16_t>(what_);
+            case ValueType::u32:
+                return in_.read<std::uint32_t>(what_);
+            case ValueType::i32:
+                return in_.read<std::int32_t>(what_);
+            default:
+                return in_.read<std::int64_t>(what_);
         }
     }
 
     MetaValue scalar(ValueType type) {
         switch (type) {
-            case ValueType::f32: return static_cast<double>(in_.read<float>(what_));
-            case ValueType::f64: return in_.read<double>(what_);
-            case ValueType::boolean: return boolean();
-            case ValueType::string: return std::string(in_.string(what_));
-            case ValueType::u64: return in_.read<std::uint64_t>(what_);
-            default: return small_integer(type);
+            case ValueType::f32:
+                return static_cast<double>(in_.read<float>(what_));
+            case ValueType::f64:
+                return in_.read<double>(what_);
+            case ValueType::boolean:
+                return boolean();
+            case ValueType::string:
+                return std::string(in_.string(what_));
+            case ValueType::u64:
+                return in_.read<std::uint64_t>(what_);
+            default:
+                return small_integer(type);
         }
     }
 
     // nullopt for arrays that Metadata cannot hold: arrays of arrays, and of
     // integers above 2^63. No key that Forge reads is one.
     std::optional<MetaValue> array(int depth) {
-        if (depth > most_array_depth) fail("{}: {} nests arrays more than {} deep", source_, what_, most_array_depth);
+        if (depth > most_array_depth)
+            fail("{}: {} nests arrays more than {} deep", source_, what_, most_array_depth);
         const ValueType type = value_type();
         const auto count = in_.read<std::uint64_t>(what_);
         if (count > in_.left() / least_bytes(type))
-            fail("{}: {} claims {} elements, more than the {} bytes that are left in the file can hold", source_,
-                 what_, count, in_.left());
+            fail("{}: {} claims {} elements, more than the {} bytes that are left in the file can hold",
+                 source_, what_, count, in_.left());
         elements_ += count;
         if (elements_ > most_array_elements)
-            fail("{}: {} brings the metadata to {} array elements; at most {} are read", source_, what_, elements_,
-                 most_array_elements);
+            fail("{}: {} brings the metadata to {} array elements; at most {} are read", source_, what_,
+                 elements_, most_array_elements);
         const auto n = static_cast<std::size_t>(count);
         switch (type) {
             case ValueType::array:
@@ -182,7 +224,8 @@ class MetadataReader {
                 for (std::size_t i = 0; i < n; ++i) list[i] = boolean();
                 return list;
             }
-            case ValueType::f32: case ValueType::f64: {
+            case ValueType::f32:
+            case ValueType::f64: {
                 std::vector<double> list(n);
                 for (double& value : list)
                     value = type == ValueType::f32 ? in_.read<float>(what_) : in_.read<double>(what_);
@@ -218,15 +261,24 @@ struct Placed {
 // Plain GGUF types have a DType; the others are blocks.
 std::optional<DType> plain_type(std::uint32_t id) {
     switch (id) {
-        case 0: return DType::f32;
-        case 1: return DType::f16;
-        case 24: return DType::i8;
-        case 25: return DType::i16;
-        case 26: return DType::i32;
-        case 27: return DType::i64;
-        case 28: return DType::f64;
-        case 30: return DType::bf16;
-        default: return std::nullopt;
+        case 0:
+            return DType::f32;
+        case 1:
+            return DType::f16;
+        case 24:
+            return DType::i8;
+        case 25:
+            return DType::i16;
+        case 26:
+            return DType::i32;
+        case 27:
+            return DType::i64;
+        case 28:
+            return DType::f64;
+        case 30:
+            return DType::bf16;
+        default:
+            return std::nullopt;
     }
 }
 
@@ -251,8 +303,10 @@ Placed read_tensor_info(Reader& in, const std::string& source, std::uint64_t ali
     const auto type = in.read<std::uint32_t>(what);
     const std::optional<BlockSize> block = gguf_block_size(type);
     if (!block)
-        fail(ErrorKind::unsupported, "{}: tensor '{}' has type id {}, which is withdrawn or newer than this version of "
-             "Forge", source, printable(tensor.name), type);
+        fail(ErrorKind::unsupported,
+             "{}: tensor '{}' has type id {}, which is withdrawn or newer than this version of "
+             "Forge",
+             source, printable(tensor.name), type);
     tensor.block = static_cast<GgufType>(type);
     const std::optional<DType> plain = plain_type(type);
     tensor.is_block = !plain;
@@ -274,21 +328,28 @@ Placed read_tensor_info(Reader& in, const std::string& source, std::uint64_t ali
 
 std::uint64_t read_alignment(const Metadata& metadata, const std::string& source) {
     const std::int64_t alignment = metadata.integer("general.alignment", 32);
-    if (alignment < 1 || alignment > (std::int64_t{1} << 30) || !std::has_single_bit(static_cast<std::uint64_t>(alignment)))
+    if (alignment < 1 || alignment > (std::int64_t{1} << 30) ||
+        !std::has_single_bit(static_cast<std::uint64_t>(alignment)))
         fail("{}: general.alignment is {}; it must be a power of two, at most 2^30", source, alignment);
     return static_cast<std::uint64_t>(alignment);
 }
 
 void check_version(std::uint32_t version, const std::string& source) {
     if ((version & 0xffff) == 0)
-        fail(ErrorKind::unsupported, "{}: this GGUF file is big-endian; Forge reads little-endian files only, so "
-             "convert it again on an ordinary machine", source);
+        fail(ErrorKind::unsupported,
+             "{}: this GGUF file is big-endian; Forge reads little-endian files only, so "
+             "convert it again on an ordinary machine",
+             source);
     if (version == 1)
-        fail(ErrorKind::unsupported, "{}: GGUF version 1 is not read (versions 2 and 3 are); convert the model again "
-             "with a newer converter", source);
+        fail(ErrorKind::unsupported,
+             "{}: GGUF version 1 is not read (versions 2 and 3 are); convert the model again "
+             "with a newer converter",
+             source);
     if (version > 3)
-        fail(ErrorKind::unsupported, "{}: GGUF version {} is newer than this version of Forge, which reads versions 2 "
-             "and 3", source, version);
+        fail(ErrorKind::unsupported,
+             "{}: GGUF version {} is newer than this version of Forge, which reads versions 2 "
+             "and 3",
+             source, version);
 }
 
 // Offsets within the data section, each tensor's own.
@@ -297,21 +358,25 @@ void place_tensors(std::vector<Placed>& placed, std::span<const std::byte> data,
     order.reserve(placed.size());
     for (const Placed& p : placed) {
         if (p.offset > data.size() || p.size > data.size() - p.offset)
-            fail("{}: tensor '{}' needs bytes {} to {} of the data section, which has {}; the file is truncated or "
-                 "damaged", source, printable(p.tensor.name), p.offset, p.offset + p.size, data.size());
+            fail(
+                "{}: tensor '{}' needs bytes {} to {} of the data section, which has {}; the file is "
+                "truncated or "
+                "damaged",
+                source, printable(p.tensor.name), p.offset, p.offset + p.size, data.size());
         order.push_back(&p);
     }
-    std::sort(order.begin(), order.end(), [](const Placed* a, const Placed* b) { return a->offset < b->offset; });
+    std::sort(order.begin(), order.end(),
+              [](const Placed* a, const Placed* b) { return a->offset < b->offset; });
     for (std::size_t i = 1; i < order.size(); ++i)
         if (order[i - 1]->offset + order[i - 1]->size > order[i]->offset)
-            fail("{}: the data of tensors '{}' and '{}' overlap", source, printable(order[i - 1]->tensor.name),
-                 printable(order[i]->tensor.name));
+            fail("{}: the data of tensors '{}' and '{}' overlap", source,
+                 printable(order[i - 1]->tensor.name), printable(order[i]->tensor.name));
 }
 
 }  // namespace
 
-void append_gguf(std::span<const std::byte> bytes, const std::string& source, std::shared_ptr<MappedFile> file,
-                 ModelFile& out) {
+void append_gguf(std::span<const std::byte> bytes, const std::string& source,
+                 std::shared_ptr<MappedFile> file, ModelFile& out) {
     Reader in(bytes, source);
     if (bytes.size() < 4 || std::memcmp(bytes.data(), "GGUF", 4) != 0)
         fail("{}: this is no GGUF file (it does not begin with the letters GGUF)", source);
@@ -321,8 +386,8 @@ void append_gguf(std::span<const std::byte> bytes, const std::string& source, st
     const auto pair_count = in.read<std::uint64_t>("the header");
     // A pair takes at least 8 + 1 + 4 + 1 bytes, a tensor's entry 8 + 1 + 4 + 8 + 4 + 8.
     if (pair_count > in.left() / 14)
-        fail("{}: the header claims {} metadata keys, more than a file of {} bytes can hold", source, pair_count,
-             bytes.size());
+        fail("{}: the header claims {} metadata keys, more than a file of {} bytes can hold", source,
+             pair_count, bytes.size());
     if (tensor_count > in.left() / 33)
         fail("{}: the header claims {} tensors, more than a file of {} bytes can hold", source, tensor_count,
              bytes.size());

@@ -19,8 +19,8 @@ Json read_json(const fs::path& path) {
     const std::string text = read_file(path);
     try {
         Json json = Json::parse(text);
-        if (!json.is_object()) fail("{}: the file should hold a JSON object, but it holds {}", path.string(),
-                                    json.type_name());
+        if (!json.is_object())
+            fail("{}: the file should hold a JSON object, but it holds {}", path.string(), json.type_name());
         return json;
     } catch (const Json::parse_error& error) {
         const std::size_t at = std::min<std::size_t>(error.byte, text.size());
@@ -43,12 +43,18 @@ ModelFormat format_of(const Json& config, const std::string& folder) {
         const Json* block = object_at(*level, "quantization_config");
         if (!block) continue;
         if (const auto method = block->find("quant_method"); method != block->end())
-            fail(ErrorKind::unsupported, "{}: the weights are quantised with '{}', which is not supported; use the "
-                 "unquantised model, an MLX folder or a GGUF file of it", folder,
-                 printable(method->is_string() ? method->get<std::string>() : method->dump(-1, ' ', true, Json::error_handler_t::replace)));
+            fail(
+                ErrorKind::unsupported,
+                "{}: the weights are quantised with '{}', which is not supported; use the "
+                "unquantised model, an MLX folder or a GGUF file of it",
+                folder,
+                printable(method->is_string() ? method->get<std::string>()
+                                              : method->dump(-1, ' ', true, Json::error_handler_t::replace)));
         if (block->contains("bits") && block->contains("group_size")) return ModelFormat::mlx;
-        fail(ErrorKind::unsupported, "{}: config.json has a quantization_config that names no method and is not MLX's "
-             "(bits and group_size); use the unquantised model or a GGUF file of it", folder);
+        fail(ErrorKind::unsupported,
+             "{}: config.json has a quantization_config that names no method and is not MLX's "
+             "(bits and group_size); use the unquantised model or a GGUF file of it",
+             folder);
     }
     return ModelFormat::huggingface;
 }
@@ -66,7 +72,7 @@ std::vector<std::string> model_files(const fs::path& folder) {
 
 // The tensors that the index promises, by file.
 struct Index {
-    std::vector<std::string> files;  // sorted
+    std::vector<std::string> files;                            // sorted
     std::vector<std::pair<std::string, std::string>> tensors;  // name, file
 };
 
@@ -77,11 +83,12 @@ Index read_index(const fs::path& path) {
     Index index;
     std::set<std::string> files;
     for (const auto& [name, file] : map->items()) {
-        if (!file.is_string()) fail("{}: the file of tensor '{}' is not given as text", path.string(), printable(name));
+        if (!file.is_string())
+            fail("{}: the file of tensor '{}' is not given as text", path.string(), printable(name));
         const auto& text = file.get_ref<const std::string&>();
         if (text.empty() || text != fs::path(text).filename() || text == "." || text == "..")
-            fail("{}: tensor '{}' is said to be in '{}', which is no file name within the folder", path.string(),
-                 printable(name), printable(text));
+            fail("{}: tensor '{}' is said to be in '{}', which is no file name within the folder",
+                 path.string(), printable(name), printable(text));
         files.insert(text);
         index.tensors.emplace_back(name, text);
     }
@@ -112,16 +119,22 @@ std::shared_ptr<ModelFile> open_with(const std::string& folder, const std::strin
         index.files = model_files(root);
     }
     if (index.files.empty())
-        fail("{}: there is config.json but no model.safetensors, model.safetensors.index.json or "
-             "model-*.safetensors; download the weights too", folder);
-    if (!wanted_file.empty() && std::find(index.files.begin(), index.files.end(), wanted_file) == index.files.end())
-        fail("{}: this file is not one of the model in its folder ({} and so on); name the folder to open that model",
-             model->path, index.files.front());
+        fail(
+            "{}: there is config.json but no model.safetensors, model.safetensors.index.json or "
+            "model-*.safetensors; download the weights too",
+            folder);
+    if (!wanted_file.empty() &&
+        std::find(index.files.begin(), index.files.end(), wanted_file) == index.files.end())
+        fail(
+            "{}: this file is not one of the model in its folder ({} and so on); name the folder to open "
+            "that model",
+            model->path, index.files.front());
 
     for (const std::string& name : index.files) {
         const fs::path path = root / name;
         if (!fs::exists(path))
-            fail(ErrorKind::not_found, "{}: the index names {}, which is not in the folder; download it", folder, name);
+            fail(ErrorKind::not_found, "{}: the index names {}, which is not in the folder; download it",
+                 folder, name);
         std::shared_ptr<MappedFile> file = MappedFile::open(path.string());
         model->files.push_back(file);
         append_safetensors(file->bytes(), path.string(), file, *model);
@@ -130,7 +143,8 @@ std::shared_ptr<ModelFile> open_with(const std::string& folder, const std::strin
     for (const auto& [name, file] : index.tensors) {
         const Tensor* tensor = model->find(name);
         if (!tensor || base_name(tensor->file->path()) != file)
-            fail("{}: the index says that tensor '{}' is in {}, but it is not there", folder, printable(name), file);
+            fail("{}: the index says that tensor '{}' is in {}, but it is not there", folder, printable(name),
+                 file);
     }
     return model;
 }
@@ -144,8 +158,8 @@ std::shared_ptr<ModelFile> open_safetensors_file(const std::string& path) {
     const fs::path file(path);
     const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
     if (!fs::exists(folder / "config.json"))
-        fail("{}: a .safetensors file holds tensors only; config.json should be beside it, but {} has none", path,
-             folder.string());
+        fail("{}: a .safetensors file holds tensors only; config.json should be beside it, but {} has none",
+             path, folder.string());
     return open_with(folder.string(), file.filename().string());
 }
 

@@ -28,7 +28,8 @@ std::int64_t Tensor::rows() const {
 }
 
 std::string Tensor::describe() const {
-    const std::string_view type = is_block ? gguf_type_name(static_cast<std::uint32_t>(block)) : name_of(dtype);
+    const std::string_view type =
+        is_block ? gguf_type_name(static_cast<std::uint32_t>(block)) : name_of(dtype);
     return fmt::format("{} [{}] {}", printable(name), fmt::join(shape, ", "), type);
 }
 
@@ -59,8 +60,10 @@ void ModelFile::index_names() {
 namespace {
 
 [[noreturn]] void refuse_forge(const std::string& path) {
-    fail(ErrorKind::unsupported, "{}: reading .forge packages is not built into this version; open the GGUF file or "
-         "the safetensors folder that it was made from", path);
+    fail(ErrorKind::unsupported,
+         "{}: reading .forge packages is not built into this version; open the GGUF file or "
+         "the safetensors folder that it was made from",
+         path);
 }
 
 std::shared_ptr<ModelFile> open_folder(const std::string& path) {
@@ -81,11 +84,14 @@ std::shared_ptr<ModelFile> open_folder(const std::string& path) {
         fail("{} is a folder without config.json; it holds GGUF, so name the file itself: {}", path,
              (fs::path(path) / gguf.front()).string());
     if (!safetensors.empty())
-        fail("{} holds safetensors but no config.json; the whole model folder is needed, as it was published", path);
+        fail("{} holds safetensors but no config.json; the whole model folder is needed, as it was published",
+             path);
     if (forge) refuse_forge(path);
     if (pickle)
-        fail(ErrorKind::unsupported, "{} holds PyTorch's pickled weights, which are not read (they can run code); "
-             "convert them to safetensors", path);
+        fail(ErrorKind::unsupported,
+             "{} holds PyTorch's pickled weights, which are not read (they can run code); "
+             "convert them to safetensors",
+             path);
     fail("{} holds no model: wanted config.json with .safetensors files beside it", path);
 }
 
@@ -94,18 +100,25 @@ std::shared_ptr<ModelFile> open_folder(const std::string& path) {
 std::shared_ptr<ModelFile> open_model_file(const std::string& path) {
     std::error_code reason;
     const fs::file_status status = fs::status(path, reason);
-    if (status.type() == fs::file_type::not_found) fail(ErrorKind::not_found, "there is no file or folder {}", path);
+    if (status.type() == fs::file_type::not_found)
+        fail(ErrorKind::not_found, "there is no file or folder {}", path);
     if (fs::is_directory(status)) return open_folder(path);
     const std::string extension = fs::path(path).extension().string();
     if (extension == ".forge") refuse_forge(path);
     if (extension == ".safetensors") return open_safetensors_file(path);
     if (extension == ".gguf") return open_gguf(path);
     const auto file = MappedFile::open(path);
-    if (file->bytes().size() >= 4 && std::memcmp(file->bytes().data(), "GGUF", 4) == 0) return open_gguf(path);
+    if (file->bytes().size() >= 4 && std::memcmp(file->bytes().data(), "GGUF", 4) == 0)
+        return open_gguf(path);
     if (extension == ".bin" || extension == ".pt" || extension == ".pth")
-        fail(ErrorKind::unsupported, "{}: PyTorch's pickled weights are not read (they can run code); convert them "
-             "to safetensors", path);
-    fail("{} is no model that Forge reads: wanted a GGUF file, a .safetensors file or a folder with config.json", path);
+        fail(ErrorKind::unsupported,
+             "{}: PyTorch's pickled weights are not read (they can run code); convert them "
+             "to safetensors",
+             path);
+    fail(
+        "{} is no model that Forge reads: wanted a GGUF file, a .safetensors file or a folder with "
+        "config.json",
+        path);
 }
 
 }  // namespace forge

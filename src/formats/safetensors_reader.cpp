@@ -23,10 +23,10 @@ constexpr std::uint64_t most_header_bytes = 100'000'000;  // the format's own li
 
 std::optional<DType> type_named(std::string_view name) {
     constexpr std::pair<std::string_view, DType> types[] = {
-        {"BOOL", DType::boolean}, {"U8", DType::u8}, {"I8", DType::i8}, {"F8_E4M3", DType::f8_e4m3},
+        {"BOOL", DType::boolean},    {"U8", DType::u8},   {"I8", DType::i8},   {"F8_E4M3", DType::f8_e4m3},
         {"F8_E5M2", DType::f8_e5m2}, {"U16", DType::u16}, {"I16", DType::i16}, {"F16", DType::f16},
-        {"BF16", DType::bf16}, {"U32", DType::u32}, {"I32", DType::i32}, {"F32", DType::f32},
-        {"U64", DType::u64}, {"I64", DType::i64}, {"F64", DType::f64}};
+        {"BF16", DType::bf16},       {"U32", DType::u32}, {"I32", DType::i32}, {"F32", DType::f32},
+        {"U64", DType::u64},         {"I64", DType::i64}, {"F64", DType::f64}};
     for (const auto& [text, type] : types)
         if (text == name) return type;
     return std::nullopt;
@@ -52,10 +52,14 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     std::map<std::string, std::string> metadata;
 
     bool start_object(std::size_t) override {
-        if (state_ == State::start) state_ = State::names;
-        else if (state_ == State::tensor) state_ = State::fields;
-        else if (state_ == State::metadata) state_ = State::metadata_keys;
-        else unexpected("an object");
+        if (state_ == State::start)
+            state_ = State::names;
+        else if (state_ == State::tensor)
+            state_ = State::fields;
+        else if (state_ == State::metadata)
+            state_ = State::metadata_keys;
+        else
+            unexpected("an object");
         return true;
     }
     bool end_object() override {
@@ -63,7 +67,9 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
             const Entry& entry = entries.back();
             if (!entry.has_dtype || !entry.has_shape || !entry.has_offsets)
                 fail("{}: tensor '{}' lacks its {} in the header", source_, printable(entry.name),
-                     !entry.has_dtype ? "dtype" : !entry.has_shape ? "shape" : "data_offsets");
+                     !entry.has_dtype   ? "dtype"
+                     : !entry.has_shape ? "shape"
+                                        : "data_offsets");
             state_ = State::names;
         } else if (state_ == State::metadata_keys) {
             state_ = State::names;
@@ -74,7 +80,8 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     }
     bool key(string_t& text) override {
         if (state_ == State::names) {
-            if (!names_.insert(text).second) fail("{}: the header names '{}' twice", source_, printable(text));
+            if (!names_.insert(text).second)
+                fail("{}: the header names '{}' twice", source_, printable(text));
             if (text == "__metadata__") {
                 state_ = State::metadata;
             } else {
@@ -103,9 +110,12 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
         return true;
     }
     bool start_array(std::size_t) override {
-        if (state_ == State::shape) state_ = State::shape_list;
-        else if (state_ == State::offsets) state_ = State::offsets_list;
-        else unexpected("an array");
+        if (state_ == State::shape)
+            state_ = State::shape_list;
+        else if (state_ == State::offsets)
+            state_ = State::offsets_list;
+        else
+            unexpected("an array");
         return true;
     }
     bool end_array() override {
@@ -139,28 +149,52 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
 
   private:
     enum class State {
-        start, names, tensor, fields, dtype, shape, shape_list, offsets, offsets_list,
-        metadata, metadata_keys, metadata_value, end,
+        start,
+        names,
+        tensor,
+        fields,
+        dtype,
+        shape,
+        shape_list,
+        offsets,
+        offsets_list,
+        metadata,
+        metadata_keys,
+        metadata_value,
+        end,
     };
 
     void field(const std::string& text) {
         Entry& entry = entries.back();
         bool* seen = nullptr;
-        if (text == "dtype") { state_ = State::dtype; seen = &entry.has_dtype; }
-        if (text == "shape") { state_ = State::shape; seen = &entry.has_shape; }
-        if (text == "data_offsets") { state_ = State::offsets; seen = &entry.has_offsets; }
-        if (!seen) fail("{}: tensor '{}' has an unknown field '{}' in the header", source_, printable(entry.name),
-                        printable(text));
-        if (*seen) fail("{}: tensor '{}' has its {} twice in the header", source_, printable(entry.name), text);
+        if (text == "dtype") {
+            state_ = State::dtype;
+            seen = &entry.has_dtype;
+        }
+        if (text == "shape") {
+            state_ = State::shape;
+            seen = &entry.has_shape;
+        }
+        if (text == "data_offsets") {
+            state_ = State::offsets;
+            seen = &entry.has_offsets;
+        }
+        if (!seen)
+            fail("{}: tensor '{}' has an unknown field '{}' in the header", source_, printable(entry.name),
+                 printable(text));
+        if (*seen)
+            fail("{}: tensor '{}' has its {} twice in the header", source_, printable(entry.name), text);
         *seen = true;
     }
 
     [[noreturn]] void unexpected(std::string_view found) const {
-        const std::string where = state_ == State::start ? "at the start"
-                                  : state_ >= State::metadata ? "in __metadata__ (strings only)"
-                                  : entries.empty() ? "at the top level"
-                                  : "in the description of tensor '" + printable(entries.back().name) + "'";
-        fail("{}: the header has {} {}, where it does not belong; the file is damaged", source_, found, where);
+        const std::string where =
+            state_ == State::start      ? "at the start"
+            : state_ >= State::metadata ? "in __metadata__ (strings only)"
+            : entries.empty()           ? "at the top level"
+                              : "in the description of tensor '" + printable(entries.back().name) + "'";
+        fail("{}: the header has {} {}, where it does not belong; the file is damaged", source_, found,
+             where);
     }
 
     const std::string& source_;
@@ -173,27 +207,36 @@ Tensor make_tensor(const Entry& entry, std::span<const std::byte> buffer, const 
     const std::string name = printable(entry.name);
     const std::optional<DType> dtype = type_named(entry.dtype);
     if (!dtype)
-        fail(ErrorKind::unsupported, "{}: tensor '{}' has dtype {}, which this version of Forge does not read", source,
-             name, printable(entry.dtype));
-    if (entry.offsets.size() != 2) fail("{}: tensor '{}' has {} data_offsets instead of two", source, name,
-                                        entry.offsets.size());
+        fail(ErrorKind::unsupported,
+             "{}: tensor '{}' has dtype {}, which this version of Forge does not read", source, name,
+             printable(entry.dtype));
+    if (entry.offsets.size() != 2)
+        fail("{}: tensor '{}' has {} data_offsets instead of two", source, name, entry.offsets.size());
     const std::uint64_t begin = entry.offsets[0], end = entry.offsets[1];
     if (begin > end || end > buffer.size())
-        fail("{}: tensor '{}' lies at bytes {} to {} of a buffer of {}; the file is truncated or damaged", source,
-             name, begin, end, buffer.size());
+        fail("{}: tensor '{}' lies at bytes {} to {} of a buffer of {}; the file is truncated or damaged",
+             source, name, begin, end, buffer.size());
     // A product of non-zero dimensions above the buffer's size is already wrong,
     // so nothing here can overflow.
     std::uint64_t elements = 1;
     const bool empty = std::find(entry.shape.begin(), entry.shape.end(), 0) != entry.shape.end();
     for (std::int64_t dim : entry.shape) {
-        if (empty) { elements = 0; break; }
-        if (static_cast<std::uint64_t>(dim) > (buffer.size() + 1) / elements) { elements = buffer.size() + 1; break; }
+        if (empty) {
+            elements = 0;
+            break;
+        }
+        if (static_cast<std::uint64_t>(dim) > (buffer.size() + 1) / elements) {
+            elements = buffer.size() + 1;
+            break;
+        }
         elements *= static_cast<std::uint64_t>(dim);
     }
     const std::uint64_t size = end - begin;
     if (elements > buffer.size() || elements * size_of(*dtype) != size)
-        fail("{}: tensor '{}' has {} bytes of data, which is not what its shape and dtype {} need; the file is damaged",
-             source, name, size, entry.dtype);
+        fail(
+            "{}: tensor '{}' has {} bytes of data, which is not what its shape and dtype {} need; the file "
+            "is damaged",
+            source, name, size, entry.dtype);
     Tensor tensor;
     tensor.name = entry.name;
     tensor.shape = entry.shape;
@@ -203,7 +246,8 @@ Tensor make_tensor(const Entry& entry, std::span<const std::byte> buffer, const 
 }
 
 // The format allows neither gaps nor overlaps.
-void check_cover(const std::vector<Tensor>& tensors, std::span<const std::byte> buffer, const std::string& source) {
+void check_cover(const std::vector<Tensor>& tensors, std::span<const std::byte> buffer,
+                 const std::string& source) {
     std::size_t covered = 0;
     const Tensor* last = nullptr;
     for (const Tensor& tensor : tensors) {
@@ -212,13 +256,14 @@ void check_cover(const std::vector<Tensor>& tensors, std::span<const std::byte> 
             fail("{}: the data of tensors '{}' and '{}' overlap", source, printable(last->name),
                  printable(tensor.name));
         if (begin > covered)
-            fail("{}: {} bytes before tensor '{}' belong to no tensor; the file is damaged", source, begin - covered,
-                 printable(tensor.name));
+            fail("{}: {} bytes before tensor '{}' belong to no tensor; the file is damaged", source,
+                 begin - covered, printable(tensor.name));
         covered = begin + tensor.data.size();
         last = &tensor;
     }
     if (covered != buffer.size())
-        fail("{}: the last {} bytes belong to no tensor; the file is damaged", source, buffer.size() - covered);
+        fail("{}: the last {} bytes belong to no tensor; the file is damaged", source,
+             buffer.size() - covered);
 }
 
 }  // namespace
@@ -226,15 +271,18 @@ void check_cover(const std::vector<Tensor>& tensors, std::span<const std::byte> 
 void append_safetensors(std::span<const std::byte> bytes, const std::string& source,
                         std::shared_ptr<MappedFile> file, ModelFile& out) {
     if (bytes.size() < 8)
-        fail("{}: a safetensors file begins with 8 bytes of length, but this one has {} bytes", source, bytes.size());
+        fail("{}: a safetensors file begins with 8 bytes of length, but this one has {} bytes", source,
+             bytes.size());
     std::uint64_t length;
     std::memcpy(&length, bytes.data(), 8);
     if (length > most_header_bytes)
-        fail("{}: the header claims {} bytes; safetensors allow {}, so this is no safetensors file", source, length,
-             most_header_bytes);
+        fail("{}: the header claims {} bytes; safetensors allow {}, so this is no safetensors file", source,
+             length, most_header_bytes);
     if (length > bytes.size() - 8)
-        fail("{}: the header claims {} bytes, but only {} follow; the file is truncated or no safetensors file", source,
-             length, bytes.size() - 8);
+        fail(
+            "{}: the header claims {} bytes, but only {} follow; the file is truncated or no safetensors "
+            "file",
+            source, length, bytes.size() - 8);
     const auto* text = reinterpret_cast<const char*>(bytes.data()) + 8;
     if (length == 0 || text[0] != '{')
         fail("{}: the header should begin with '{{'; this is no safetensors file", source);
