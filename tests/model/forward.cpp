@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <stdexcept>
 
 namespace forge::test {
 namespace {
@@ -31,19 +33,30 @@ class Forward {
   private:
     const Weight& weight(WeightId id) const { return model_.weights.at(static_cast<std::size_t>(id)); }
 
-    Row row_of(WeightId id, std::int64_t row) const {
+    // All rows of a weight, decoded once.
+    const Row& matrix(WeightId id) const {
+        Row& rows = decoded_[id];
         const Weight& w = weight(id);
         std::vector<float> values(static_cast<std::size_t>(w.cols));
-        decode_row(w, row, values.data());
-        return Row(values.begin(), values.end());
+        for (std::int64_t r = 0; rows.size() < static_cast<std::size_t>(w.rows * w.cols); ++r) {
+            decode_row(w, r, values.data());
+            rows.insert(rows.end(), values.begin(), values.end());
+        }
+        return rows;
+    }
+
+    Row row_of(WeightId id, std::int64_t row) const {
+        const auto first = matrix(id).begin() + static_cast<std::ptrdiff_t>(row * weight(id).cols);
+        return Row(first, first + static_cast<std::ptrdiff_t>(weight(id).cols));
     }
 
     Row product(WeightId id, const Row& x) const {
+        if (static_cast<std::int64_t>(x.size()) != weight(id).cols) throw std::logic_error("widths differ");
         Row out;
+        const double* w = matrix(id).data();
         for (std::int64_t r = 0; r < weight(id).rows; ++r) {
-            const Row w = row_of(id, r);
             double sum = 0;
-            for (std::size_t i = 0; i < w.size(); ++i) sum += w[i] * x.at(i);
+            for (std::size_t i = 0; i < x.size(); ++i) sum += *w++ * x[i];
             out.push_back(sum);
         }
         return out;
@@ -151,6 +164,7 @@ class Forward {
     const BoundModel& model_;
     const ModelSpec& spec_;
     std::vector<std::vector<Row>> keys_, values_;
+    mutable std::map<WeightId, Row> decoded_;
 };
 
 }  // namespace
