@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Make the tiny random models under tests/data/models and what transformers computes for them.
+"""Make the tiny random models under tests/data and what transformers computes for them.
 
 Needs: pip install torch transformers accelerate gguf safetensors numpy.
 
-  make_fixtures.py -o tests/data/models            all of them
+  make_fixtures.py -o tests/data                   all of them, in the folders models and models-mixed
   make_fixtures.py -o DIR --only 'qwen3-*'         some of them
   make_fixtures.py --list
 
@@ -28,7 +28,7 @@ from transformers.utils import logging as transformers_logging
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import make_reference
-from fixturelib import catalogue, checkpoint, gguf_file, released, weights
+from fixturelib import catalogue, catalogue_gguf, catalogue_mixed, checkpoint, gguf_file, weights
 
 GREEDY_PROMPTS = (21, 37)  # ids; longer than every sliding window of the catalogue
 FORCED = 80  # ids
@@ -36,8 +36,15 @@ NEW = 48
 TOP = 4  # candidates per position: logits.f32 has the rest
 MIN_DISTINCT = 10  # different tokens in a greedy continuation
 MIN_MARGIN = 4e-3  # first minus second logit at every greedy step
+MAX_NOISE = 1e-5  # of the largest logit, float32 from float64
 MIN_EFFECT = 0.02  # of the largest logit, by every `sensitive` change
 SUFFIX = {"float32": "", "bfloat16": ".bf16", "float16": ".f16"}
+
+
+GROUPS = {  # folder: fixtures
+    "models": catalogue.all_fixtures() + list(catalogue_gguf.gguf_files()),
+    "models-mixed": catalogue_mixed.all_fixtures(),
+}
 
 
 class Unsuitable(Exception):
@@ -56,7 +63,8 @@ def saved_shapes(config):
 
 def load(folder, dtype):
     model, info = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=getattr(torch, dtype), attn_implementation="eager", output_loading_info=True)
+        folder, dtype=getattr(torch, dtype), attn_implementation="eager",
+        experts_implementation="eager", output_loading_info=True)
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if info[kind]:
             raise RuntimeError(f"{folder}: transformers reports {kind} {sorted(info[kind])[:4]}")
@@ -73,7 +81,7 @@ def write_model(folder, fixture, seed, shapes):
         checkpoint.write_tensors(plain, checkpoint.to_torch(exact, "f32"), 1)
         return plain
     if fixture.transform:
-        state = getattr(released, fixture.transform)(state)
+        state = fixture.transform(state)
     checkpoint.write_config(folder, fixture.config)
     checkpoint.write_tensors(folder, checkpoint.to_torch(state, fixture.storage), fixture.shards)
     return folder
@@ -115,7 +123,8 @@ def check_sensitivity(fixture, source, logits, ids):
             for file in os.listdir(source):
                 if file.startswith("model"):
                     os.symlink(os.path.join(os.path.abspath(source), file), os.path.join(folder, file))
-            model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+            model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
+                                                         experts_implementation="eager")
             other = make_reference.forced_logits(model.eval(), ids)
         effects.append(float((other - logits).abs().max() / logits.abs().max()))
         if effects[-1] < MIN_EFFECT:
@@ -142,6 +151,8 @@ def make(folder, fixture, seed, shapes):
         rounding = noise(source, logits, forced["ids"])
     forced["logits"] = {"file": "logits.f32", "shape": list(logits.shape)}
     logits.numpy().astype("<f4").tofile(os.path.join(folder, "logits.f32"))
+    if rounding > MAX_NOISE:  # an expert chosen by a hair
+        raise Unsuitable(f"float32 is {rounding:.1e} from float64")
     write_reference(folder, fixture, "float32", [*greedy, forced])
     agreement = {}
     for dtype in fixture.dtypes[1:]:
@@ -193,7 +204,7 @@ def write_index(out, fixtures):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", default="tests/data/models")
+    parser.add_argument("-o", "--output", default="tests/data")
     parser.add_argument("--only", default="*", help="names to make, a shell pattern")
     parser.add_argument("--seeds", type=int, default=60, help="seeds to try per fixture")
     parser.add_argument("--list", action="store_true")
@@ -203,16 +214,17 @@ def main():
     transformers_logging.disable_progress_bar()
     logging.disable(logging.WARNING)
 
-    fixtures = catalogue.all_fixtures()
-    if args.list:
+    for group, fixtures in GROUPS.items():
+        out = os.path.join(args.output, group)
+        if args.list:
+            print(f"{group}:", *(f"  {f.name:34} {f.why}" for f in fixtures), sep="\n")
+            continue
+        os.makedirs(out, exist_ok=True)
         for fixture in fixtures:
-            print(f"{fixture.name:34} {fixture.why}")
-        return
-    os.makedirs(args.output, exist_ok=True)
-    for fixture in fixtures:
-        if fnmatch.fnmatch(fixture.name, args.only):
-            print(fixture.name, json.dumps(make_with_seed_search(args.output, fixture, args.seeds)), flush=True)
-    write_index(args.output, fixtures)
+            if fnmatch.fnmatch(fixture.name, args.only):
+                facts = make_with_seed_search(out, fixture, args.seeds)
+                print(fixture.name, json.dumps(facts), flush=True)
+        write_index(out, fixtures)
 
 
 if __name__ == "__main__":

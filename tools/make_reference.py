@@ -32,7 +32,7 @@ def load_model(path, dtype):
     """The model with eager attention, whose rounding points are the contract; a GGUF is dequantised to dtype."""
     folder, extra = split_gguf(path) if path.endswith(".gguf") else (path, {})
     model = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=getattr(torch, dtype), attn_implementation="eager", **extra
+        folder, dtype=getattr(torch, dtype), attn_implementation="eager", experts_implementation="eager", **extra
     )
     return model.eval()
 

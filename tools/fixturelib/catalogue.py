@@ -6,6 +6,8 @@ that are no power of two are exercised; quantised GGUF files need row lengths th
 """
 from dataclasses import dataclass, field
 
+from fixturelib import released
+
 
 @dataclass
 class Fixture:
@@ -17,7 +19,7 @@ class Fixture:
     zero_centred: bool = False  # norm weights are stored as w of (1 + w)
     dtypes: tuple = ("float32",)  # activations of the reference runs
     sensitive: tuple = ()  # top-level config overrides; a value of DROP removes the key
-    transform: object = None  # {name: array} -> {name: array}, the released names instead of those saved today
+    transform: object = None  # {name: array} -> {name: array}: released names instead of those saved today
     extra: dict = field(default_factory=dict)  # tensors added: {name: shape}
     gguf: object = None  # a gguf_file.Plan: the fixture is a GGUF file and no folder of safetensors
 
@@ -216,13 +218,10 @@ def gemma_family():
         {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "text_config": text,
          "vision_config": vision, "mm_tokens_per_image": 1, "boi_token_index": 120, "eoi_token_index": 121,
          "image_token_index": 122, "eos_token_id": [1, 106], "torch_dtype": "bfloat16", "transformers_version": "4.50.0"},
-        zero_centred=True, transform="gemma3_released_names",
+        zero_centred=True, transform=released.gemma3_names,
         sensitive=({"text_config": {**text, "sliding_window_pattern": 6}},
                    {"text_config": {**text, "rope_scaling": None}}))
 
 
 def all_fixtures():
-    from fixturelib import catalogue_gguf
-
-    families = [llama_family, qwen_family, gemma_family, catalogue_gguf.gguf_files]
-    return [fixture for family in families for fixture in family()]
+    return [fixture for family in (llama_family, qwen_family, gemma_family) for fixture in family()]
