@@ -77,7 +77,7 @@ struct MoeSpec {
 struct FeedForwardSpec {
     int width = 0;                 // dense MLP; 0 when there is none
     Activation activation = Activation::silu;
-    MoeSpec moe;
+    MoeSpec moe = {};
 };
 
 // What a tensor is for. Names per format are in the architecture tables.
