@@ -28,7 +28,7 @@ struct SplitName {
 std::optional<SplitName> split_name(const std::string& path) {
     static const std::regex pattern("-([0-9]{5})-of-([0-9]{5})\\.gguf$");
     std::smatch match;
-    const std::size_t tail = 21;  // length of what the pattern matches
+    const std::size_t tail = 20;  // length of what the pattern matches
     if (path.size() < tail) return std::nullopt;
     const std::string end = path.substr(path.size() - tail);
     if (!std::regex_match(end, match, pattern)) return std::nullopt;
@@ -64,8 +64,14 @@ void append_file(const std::string& path, ModelFile& out) {
 }
 
 void check_part(const Metadata& metadata, int part, int parts) {
-    const std::int64_t number = metadata.integer("split.no", -1);
-    const std::int64_t count = metadata.integer("split.count", -1);
+    if (!metadata.has("split.no") || !metadata.has("split.count"))
+        fail(
+            "{}: by its name this is part {} of {}, but its metadata has no split.no and split.count; the "
+            "file "
+            "belongs to another model",
+            metadata.source, part, parts);
+    const std::int64_t number = metadata.integer("split.no");
+    const std::int64_t count = metadata.integer("split.count");
     if (number != part - 1 || count != parts)
         fail(
             "{}: by its name this is part {} of {}, but its metadata says {} of {}; the parts of a split "
