@@ -144,7 +144,7 @@ class Loader {
         // In the order of the bytes in the file, so that a cold disk is read once, front to back.
         std::vector<const RowJob*> order;
         for (const RowJob& job : jobs_) order.push_back(&job);
-        std::stable_sort(order.begin(), order.end(), [&](const RowJob* a, const RowJob* b) {
+        std::sort(order.begin(), order.end(), [&](const RowJob* a, const RowJob* b) {
             return std::pair(position(*a), a->source) < std::pair(position(*b), b->source);
         });
         std::vector<Slice> slices;
