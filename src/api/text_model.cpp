@@ -1,0 +1,23 @@
+#include "api/text_model.h"
+
+#include <algorithm>
+#include <set>
+
+namespace forge {
+
+std::shared_ptr<const TextModel> TextModel::load(const std::string& path, const LoadOptions& options) {
+    std::shared_ptr<TextModel> model(new TextModel);
+    // The small parts first: a broken tokenizer should not cost the time of loading the weights.
+    model->text_ = ModelText::load(path);
+    model->engine_ = Engine::load(path, options);
+    const ModelSpec& spec = model->engine_->spec();
+    // The tokenizer may know fewer tokens (padding rows) and also a few more (Gemma's image token).
+    model->id_limit_ = std::min(model->tokenizer()->size(), static_cast<std::int32_t>(spec.vocab));
+    std::set<std::int32_t> stops(spec.stop_ids.begin(), spec.stop_ids.end());
+    const auto& ends = model->tokenizer()->end_of_generation();
+    stops.insert(ends.begin(), ends.end());
+    model->stop_ids_.assign(stops.begin(), stops.end());
+    return model;
+}
+
+}  // namespace forge
