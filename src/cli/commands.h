@@ -16,6 +16,13 @@ enum ExitStatus : int {
     exit_interrupted = 130,  // Ctrl-C
 };
 
+void add_run(CLI::App& app, int& status);
+void add_chat(CLI::App& app, int& status);
+void add_bench(CLI::App& app, int& status);
+void add_eval(CLI::App& app, int& status);
 void add_inspect(CLI::App& app, int& status);
+void add_tokenize(CLI::App& app, int& status);
+void add_template(CLI::App& app, int& status);
+void add_synth(CLI::App& app, int& status);
 
 }  // namespace forge::cli

@@ -7,10 +7,13 @@
 #include <string>
 #include <variant>
 
+#include "api/model_text.h"
 #include "base/progress.h"
 #include "commands.h"
 #include "formats/model_file.h"
+#include "model/bind.h"
 #include "options.h"
+#include "runtime/engine.h"
 #include "table.h"
 
 namespace forge::cli {
@@ -18,7 +21,9 @@ namespace {
 
 struct InspectOptions {
     std::string model;
-    bool tensors = false, metadata = false;
+    EngineFlags engine;
+    bool tensors = false, metadata = false, plan = false, unfused = false, memory = false;
+    int program = 0;
 };
 
 std::string_view name_of(ModelFormat format) {
@@ -101,12 +106,74 @@ void print_metadata(const ModelFile& file) {
     if (!file.generation_config.is_null()) fmt::print("generation_config.json = {}\n", file.generation_config.dump(2));
 }
 
+std::string attention_text(const AttentionSpec& a) {
+    std::string text = fmt::format("attention {} heads of {}, {} for keys", a.n_heads, a.head_dim, a.n_kv_heads);
+    if (a.window) text += fmt::format(", window {}", a.window);
+    if (a.qk_norm) text += ", q/k norm";
+    if (a.gated) text += ", gated";
+    if (a.softcap != 0) text += fmt::format(", softcap {}", a.softcap);
+    return text + fmt::format(", rope {}", a.rope);
+}
+
+std::string layer_text(const LayerSpec& layer, int index) {
+    std::string text = layer.mixer == MixerKind::attention
+        ? attention_text(layer.attention)
+        : fmt::format("gated delta {} key heads of {}, {} value heads of {}, conv {}", layer.delta.n_k_heads, layer.delta.k_dim,
+                      layer.delta.n_v_heads, layer.delta.v_dim, layer.delta.conv_kernel);
+    if (layer.mixer == MixerKind::attention && layer.attention.kv_layer != index)
+        text += fmt::format(", cache of layer {}", layer.attention.kv_layer);
+    const FeedForwardSpec& ff = layer.feed_forward;
+    const char* act = ff.activation == Activation::silu ? "silu" : "gelu";
+    if (ff.width) text += fmt::format("; mlp {} {}", ff.width, act);
+    if (ff.moe.experts)
+        text += fmt::format("; {} experts of {}, {} a token{}", ff.moe.experts, ff.moe.width, ff.moe.per_token,
+                            ff.moe.shared_width ? fmt::format(", shared {}", ff.moe.shared_width) : "");
+    return text;
+}
+
+// The descriptor; runs of equal layers take one line.
+void print_spec(const ModelSpec& spec) {
+    fmt::print("model         {}\n", spec.name.empty() ? "(no name)" : spec.name);
+    fmt::print("architecture  {}, {} parameters\n", spec.architecture, format_count(static_cast<double>(spec.parameters)));
+    fmt::print("dimensions    {} layers of {}, vocabulary {}{}, trained for {} tokens\n", spec.layers.size(), spec.hidden, spec.vocab,
+               spec.head == spec.embed ? " (head tied to the embedding)" : "", spec.context_length);
+    for (std::size_t i = 0; i < spec.ropes.size(); ++i) fmt::print("rope {}        {}\n", i, spec.ropes[i].description);
+    for (std::size_t first = 0; first < spec.layers.size();) {
+        const std::string text = layer_text(spec.layers[first], static_cast<int>(first));
+        std::size_t last = first + 1;
+        while (last < spec.layers.size() && layer_text(spec.layers[last], static_cast<int>(last)) == text) ++last;
+        fmt::print("{:13} {}\n", last - first == 1 ? fmt::format("layer {}", first) : fmt::format("layers {}-{}", first, last - 1), text);
+        first = last;
+    }
+    if (!spec.stop_ids.empty()) fmt::print("stop ids      {}\n", fmt::join(spec.stop_ids, " "));
+}
+
+#ifdef FORGE_ENGINE
+void print_engine(const InspectOptions& options) {
+    const auto engine = Engine::load(options.model, options.engine.options());
+    if (options.memory) {
+        const MemoryUse m = engine->memory();
+        fmt::print("\nmemory        weights {}, cache {} ({} x {} tokens), scratch {}\n", format_bytes(m.weights), format_bytes(m.kv_cache),
+                   engine->options().parallel, engine->options().ctx, format_bytes(m.scratch));
+        fmt::print("a token reads {} of weights ({})\n", format_bytes(engine->decode_weight_bytes()), engine->backend_name());
+    }
+    if (options.plan) fmt::print("\n{}", engine->print_plan(!options.unfused));
+    if (options.program > 0) fmt::print("\n{}", engine->print_program(options.program));
+}
+#endif
+
 void inspect(const InspectOptions& options) {
+    check_model_path(options.model);
     const auto file = open_model_file(options.model);
     print_file(*file);
+    // A file without a model inside (only a vocabulary) is shown as far as it goes.
+    if (!file->tensors.empty()) print_spec(read_spec(*file));
     print_types(*file);
     if (options.metadata) print_metadata(*file);
     if (options.tensors) print_tensors(*file);
+#ifdef FORGE_ENGINE
+    if (options.plan || options.program > 0 || options.memory) print_engine(options);
+#endif
 }
 
 }  // namespace
@@ -117,9 +184,19 @@ void add_inspect(CLI::App& app, int&) {
     add_model_argument(*command, options->model);
     command->add_flag("--tensors", options->tensors, "List every tensor");
     command->add_flag("--metadata", options->metadata, "Print the metadata or config");
+#ifdef FORGE_ENGINE
+    command->add_flag("--plan", options->plan, "Print the plan: one line an operation");
+    command->add_flag("--unfused", options->unfused, "With --plan: before the passes");
+    command->add_option("--program", options->program, "Print the program for steps of N rows: launches and barriers")
+        ->type_name("N")->check(CLI::Range(1, 1 << 20));
+    command->add_flag("--memory", options->memory, "Load the model and print the memory it takes");
+    add_engine_flags(*command, options->engine);
+#endif
     command->footer("Examples:\n"
                     "  forge inspect model.gguf\n"
-                    "  forge inspect model.gguf --tensors --metadata");
+                    "  forge inspect model.gguf --tensors --metadata\n"
+                    "  forge inspect model.gguf --plan --pass -all\n"
+                    "  forge inspect model.gguf --program 1 --memory --ctx 8192");
     command->callback([options] {
         require_argument(options->model, "MODEL");
         inspect(*options);

@@ -55,7 +55,16 @@ int main(int argc, char** argv) {
     app.footer("`forge COMMAND --help` describes a command and shows examples.\n"
                "Exit status: 0 done, 1 wrong input or a check that failed, 2 wrong command line,\n"
                "3 does not fit in memory, 4 a bug of Forge, 130 interrupted.");
+#ifdef FORGE_ENGINE
+    add_run(app, status);
+    add_chat(app, status);
+    add_bench(app, status);
+    add_eval(app, status);
+#endif
     add_inspect(app, status);
+    add_tokenize(app, status);
+    add_template(app, status);
+    add_synth(app, status);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -10,7 +10,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-const std::vector<std::string> commands{"inspect"};
+const std::vector<std::string> commands{"inspect", "tokenize", "template", "synth"};
 
 TEST(Help, ListsEveryCommand) {
     const auto r = run_forge({"--help"});

@@ -9,6 +9,9 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
 
 extern char** environ;
@@ -98,6 +101,29 @@ Finished run_forge(const std::vector<std::string>& arguments, const RunOptions& 
     result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (killed) result.err += "\n(killed by the test after its time limit)";
     return result;
+}
+
+std::string write_temporary(const std::string& name, const std::string& content) {
+    // Removed when the test program ends.
+    struct Folder {
+        std::filesystem::path path;
+        Folder() {
+            std::string name = (std::filesystem::temp_directory_path() / "forge-cli-XXXXXX").string();
+            if (!mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed");
+            path = name;
+        }
+        ~Folder() {
+            std::error_code ignored;
+            std::filesystem::remove_all(path, ignored);
+        }
+    };
+    static const Folder folder;
+    const auto target = folder.path / name;
+    std::filesystem::create_directories(target.parent_path());
+    std::ofstream out(target, std::ios::binary);
+    out << content;
+    if (!out.flush()) throw std::runtime_error("cannot write " + target.string());
+    return target.string();
 }
 
 std::string tiny_model(const std::string& name) { return std::string(FORGE_TEST_DATA "/models/") + name; }

@@ -13,10 +13,10 @@ struct Finished {
 };
 
 struct RunOptions {
-    std::string input;                              // its standard input
-    std::vector<std::string> environment;           // NAME=VALUE, added
+    std::string input = {};                              // its standard input
+    std::vector<std::string> environment = {};      // NAME=VALUE, added
     // Called when `out` has grown; a nonzero result is sent to the process as a signal.
-    std::function<int(const std::string& out)> on_output;
+    std::function<int(const std::string& out)> on_output = {};
     int timeout_seconds = 120;
 };
 
@@ -24,5 +24,8 @@ Finished run_forge(const std::vector<std::string>& arguments, const RunOptions& 
 
 // tests/data/models/NAME
 std::string tiny_model(const std::string& name);
+
+// Writes a file below this test program's own temporary folder and returns its path.
+std::string write_temporary(const std::string& name, const std::string& content);
 
 }  // namespace forge::test
