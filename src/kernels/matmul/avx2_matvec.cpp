@@ -1,0 +1,9 @@
+#define FORGE_TARGET_AVX2 1
+#include "matmul/matvec.h"
+
+namespace forge {
+using namespace FORGE_SIMD;
+
+const MatvecFunctions matvec_avx2 = {{matvec<float>, matvec<f16>, matvec<bf16>}, matvec_scratch};
+
+}  // namespace forge

@@ -1,0 +1,331 @@
+// y = x W^T for up to eight rows of x: each weight row is one running vector
+// sum, kept in the same order whatever the number of rows of x, so that their
+// bits do not depend on it.
+//
+// Per block of codes: d = sum over steps of T(code) * x (f32 lanes), then
+// run = scale * d + run and, where the format has offsets, run = offset * sum(x) + run.
+#pragma once
+
+#include "matmul/epilogue.h"
+#include "matmul/prepare.h"
+#include "matmul/scales.h"
+#include "matmul/stream.h"
+
+namespace forge::FORGE_SIMD {
+
+struct RowInput {
+    RowCodes codes;
+    const float* scales = nullptr;  // scale_floats each; null for dense weights
+    const float* offsets = nullptr;
+};
+
+// Prefetch distance along a row stream, bytes.
+inline constexpr std::int64_t kAhead = 2048;
+
+// Codes as floats, x as floats.
+template <CodeKind kind>
+struct FloatPath {
+    using X = float;
+    static constexpr CodeKind code_kind = kind;
+    static constexpr bool scaled = !is_dense(kind);
+    static constexpr int lane_elements = stride_of(kind);  // consecutive elements a lane holds
+    static constexpr int block = Codec<kind>::block;
+    Codec<kind> codec;
+    explicit FloatPath(const WeightFormat& format) : codec(format) {}
+
+    template <int M>
+    FORGE_INLINE void dot(RowCodes row, std::int64_t b, const X* const (&x)[M], F32 (&d)[M]) const {
+        const auto codes = codec.load(row, b);
+        unroll<Codec<kind>::steps>([&](auto j) __attribute__((always_inline)) {
+            const F32 value = codec.template value<j>(codes);
+            for (int m = 0; m < M; ++m) {
+                const F32 xv = load(x[m] + b * block + j * kLanes);
+                d[m] = j == 0 ? value * xv : fma(value, xv, d[m]);
+            }
+        });
+    }
+    static FORGE_INLINE void prefetch_codes(RowCodes row, std::int64_t b) {
+        constexpr std::int64_t bytes = static_cast<std::int64_t>(block) * code_bits(kind) / 8;
+        for (std::int64_t at = 0; at < bytes; at += 64) prefetch(row.low + b * bytes + at + kAhead);
+    }
+};
+
+// R rows of weights times M rows of x; sums of row r go to out[m][columns[r]].
+template <typename Path, bool offsets, int R, int M>
+__attribute__((noinline)) void dot_rows(const WeightFormat& format, std::int64_t k, const RowInput* rows,
+                                        const typename Path::X* const (&x)[M], const float* const (&sums)[M],
+                                        float* const (&out)[M], const std::int64_t* columns) {
+    const Path path(format);
+    constexpr int block = Path::block;
+    F32 run[R][M];
+    RowCodes codes[R];
+    for (int r = 0; r < R; ++r) {
+        codes[r] = rows[r].codes;
+        for (int m = 0; m < M; ++m) run[r][m] = zero();
+    }
+    std::uint32_t lane_group[kLanes] = {};
+    if constexpr (Path::scaled)
+        for (int i = 0; i < kLanes; ++i)
+            lane_group[i] = static_cast<std::uint32_t>(i * Path::lane_elements / format.group);
+    const U32 spread = load_ints(lane_group);
+    const int shift = Path::scaled ? __builtin_ctz(format.group) : 0;
+
+    Tail<Path::code_kind> tails[R];
+    const std::int64_t whole = k / block, blocks = (k + block - 1) / block;
+    for (std::int64_t b = 0; b < blocks; ++b) {
+        if (b == whole) [[unlikely]]
+            for (int r = 0; r < R; ++r) codes[r].low = tails[r].take(codes[r].low, b, k % block);
+        const std::int64_t group = (b * block) >> shift;
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+            F32 d[M];
+            path.dot(codes[r], b, x, d);
+            Path::prefetch_codes(codes[r], b);
+            if constexpr (Path::scaled) {
+                const F32 scale = permute(load(rows[r].scales + group), spread);
+                for (int m = 0; m < M; ++m) run[r][m] = fma(scale, d[m], run[r][m]);
+                if constexpr (offsets) {
+                    const F32 offset = permute(load(rows[r].offsets + group), spread);
+                    for (int m = 0; m < M; ++m)
+                        run[r][m] = fma(offset, load(sums[m] + b * kLanes), run[r][m]);
+                }
+            } else {
+                for (int m = 0; m < M; ++m) run[r][m] = run[r][m] + d[m];
+            }
+        }
+    }
+    for (int r = 0; r < R; ++r)
+        for (int m = 0; m < M; ++m) out[m][columns[r]] = sum(run[r][m]);
+}
+
+// Where an item keeps its things in the worker's scratch; sizes in bytes, all multiples of 64.
+struct MatvecScratch {
+    std::size_t x, sums;        // of one row of x: x' and its lane sums
+    std::size_t natural;        // a row before it is reordered
+    std::size_t scales, codes;  // of one weight row: scales (and as much for offsets), unpacked codes
+    std::size_t out;            // results of an item for one row of x, one matrix
+    int tokens;
+    bool second;  // w2 wants x in another order than w
+    std::size_t inputs() const { return static_cast<std::size_t>(tokens) * (x + sums); }
+    std::size_t total() const {
+        return (second ? 2 : 1) * inputs() + natural + 4 * (2 * scales + codes) +
+               static_cast<std::size_t>(tokens) * 2 * out;
+    }
+};
+inline std::size_t to_line(std::int64_t bytes) { return static_cast<std::size_t>(round_up(bytes, 64)); }
+
+inline MatvecScratch matvec_scratch_layout(const MatmulParams& p) {
+    const Weight& w = *p.w;
+    const Weight& w2 = p.w2 ? *p.w2 : w;
+    const std::int64_t columns = std::max(input_layout(w).padded, input_layout(w2).padded);
+    const bool unpacked = needs_unpacking(w.format) || needs_unpacking(w2.format);
+    return {to_line(columns * 4),
+            to_line(columns),  // 16 bytes of sums for 16 elements at most: 4 elements a lane and more
+            to_line(columns * 4),
+            to_line(std::max(scale_floats(w.format, w.cols), scale_floats(w2.format, w2.cols)) * 4),
+            to_line(unpacked ? columns + 64 : 0),
+            to_line(matvec_rows(w) * 4),
+            std::min(std::max(p.max_rows, 1), kMatvecTokens),
+            code_kind(w.format) != code_kind(w2.format)};
+}
+
+// The rows [first, last) of up to two matrices, as four streams far enough apart
+// that the machine's prefetchers see each as a run of its own.
+template <typename Path, bool offsets>
+struct RowStreams {
+    const MatmulParams& p;
+    const MatvecScratch& scratch;
+    std::byte* rows_at;  // scales, offsets and codes of four rows
+    int tokens;
+    const typename Path::X* x[kMatvecTokens];
+    const float* sums[kMatvecTokens];
+
+    void fill(const Weight& w, std::int64_t row, int slot, RowInput& input) const {
+        std::byte* at = rows_at + static_cast<std::size_t>(slot) * (2 * scratch.scales + scratch.codes);
+        input.codes = row_codes(w, row, 0, w.cols, reinterpret_cast<std::uint8_t*>(at + 2 * scratch.scales));
+        if (!w.format.is_dense()) {
+            auto* scales = reinterpret_cast<float*>(at);
+            auto* minima = reinterpret_cast<float*>(at + scratch.scales);
+            load_scales(w, row, 0, w.cols, scales, minima);
+            input.scales = scales;
+            input.offsets = minima;
+        }
+    }
+
+    // R rows for all tokens: four at a time, fewer by repeating the last.
+    template <int R>
+    void rows(const WeightFormat& format, const RowInput* input, float* const* out,
+              const std::int64_t* columns) const {
+        int t = 0;
+        while (t < tokens) {
+            const int left = tokens - t;
+            if (left >= 3) {
+                constexpr int r = R == 4 ? 2 : 1;
+                for (int half = 0; half < R; half += r)
+                    some<r, 4>(format, input + half, out, columns + half, t);
+                t += 4;
+            } else if (left == 2) {
+                some<R, 2>(format, input, out, columns, t);
+                t += 2;
+            } else {
+                some<R, 1>(format, input, out, columns, t);
+                t += 1;
+            }
+        }
+    }
+    template <int R, int M>
+    void some(const WeightFormat& format, const RowInput* input, float* const* out,
+              const std::int64_t* columns, int t) const {
+        const typename Path::X* xs[M];
+        const float* ss[M];
+        float* os[M];
+        for (int m = 0; m < M; ++m) {
+            const int token = std::min(t + m, tokens - 1);
+            xs[m] = x[token], ss[m] = sums[token], os[m] = out[token];
+        }
+        dot_rows<Path, offsets, R, M>(format, p.w->cols, input, xs, ss, os, columns);
+    }
+
+    // Rows first..last of w into out[token][0..).
+    void matrix(const Weight& w, std::int64_t first, std::int64_t last, float* const* out) const {
+        const std::int64_t run = (last - first) / 4;
+        RowInput input[4];
+        for (std::int64_t i = 0; i < run; ++i) {
+            const std::int64_t columns[4] = {i, run + i, 2 * run + i, 3 * run + i};
+            for (int s = 0; s < 4; ++s) fill(w, first + columns[s], s, input[s]);
+            rows<4>(w.format, input, out, columns);
+        }
+        for (std::int64_t i = 4 * run; i < last - first; ++i) {
+            fill(w, first + i, 0, input[0]);
+            rows<1>(w.format, input, out, &i);
+        }
+    }
+};
+
+template <typename Path>
+void matvec_rows_of(const Weight& w, const MatmulParams& p, const MatvecScratch& scratch, std::byte* rows_at,
+                    int tokens, const std::byte* x, std::int64_t first, std::int64_t last,
+                    float* const* out) {
+    const auto go = [&](auto with_offsets) {
+        RowStreams<Path, with_offsets.value> streams{p, scratch, rows_at, tokens, {}, {}};
+        for (int t = 0; t < tokens; ++t) {
+            const std::byte* at = x + static_cast<std::size_t>(t) * (scratch.x + scratch.sums);
+            streams.x[t] = reinterpret_cast<const typename Path::X*>(at);
+            streams.sums[t] = reinterpret_cast<const float*>(at + scratch.x);
+        }
+        streams.matrix(w, first, last, out);
+    };
+    if constexpr (can_have_offsets(Path::code_kind))
+        if (w.format.offset != OffsetKind::none) return go(std::true_type{});
+    go(std::false_type{});
+}
+
+// Which way of multiplying serves a weight and type; AVX-512 has one for bf16 of its own (bf16_path.h).
+template <typename T, CodeKind kind>
+struct PathFor {
+    using type = FloatPath<kind>;
+};
+
+template <typename T, typename Fn>
+void with_path(CodeKind kind, Fn&& fn) {
+    switch (kind) {
+#define FORGE_PATH(kind) \
+    case CodeKind::kind: \
+        return fn(PathFor<T, CodeKind::kind>{});
+        FORGE_PATH(dense_f32)
+        FORGE_PATH(dense_f16)
+        FORGE_PATH(dense_bf16)
+        FORGE_PATH(nibbles)
+        FORGE_PATH(nibbles_1)
+        FORGE_PATH(nibbles_2)
+        FORGE_PATH(pairs)
+        FORGE_PATH(pairs_1)
+        FORGE_PATH(bytes)
+        FORGE_PATH(bytes_e4m3)
+#undef FORGE_PATH
+    }
+}
+
+// The order in which a path wants x: paths with equal orders can share it.
+template <typename Path>
+std::uint64_t order_of(const Weight& w) {
+    const InputLayout layout = input_layout(w);
+    return static_cast<std::uint64_t>(layout.stride) | (sizeof(typename Path::X) == 2 ? 32u : 0u) | 64u;
+}
+
+// x' and lane sums of all rows of x in the order of `w`, from `at` on.
+template <typename T, typename Path>
+void prepare_input(const MatmulParams& p, const Weight& w, int first_token, int tokens,
+                   const MatvecScratch& scratch, std::byte* at, float* natural) {
+    const InputLayout layout = input_layout(w);
+    for (int t = 0; t < tokens; ++t) {
+        auto* x = reinterpret_cast<float*>(at + static_cast<std::size_t>(t) * (scratch.x + scratch.sums));
+        auto* sums = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(x) + scratch.x);
+        prepare_row<T>(p, first_token + t, layout.padded, natural);
+        reorder(layout, natural, x, layout.stride > 1 ? sums : nullptr);
+        if constexpr (sizeof(typename Path::X) == 2) narrow_row(layout, x, reinterpret_cast<bf16*>(x));
+    }
+}
+
+template <typename T>
+void matvec(const void* params, const StepRows& step, std::int64_t first, std::int64_t last,
+            CpuWorker& worker) {
+    const auto& p = *static_cast<const MatmulParams*>(params);
+    const MatvecScratch scratch = matvec_scratch_layout(p);
+    const std::int64_t item = matvec_rows(*p.w), n = p.w->rows;
+    const int total = rows_of(p, step);
+    std::byte* const x = worker.scratch.data();
+    std::byte* const x2 = x + scratch.inputs();
+    std::byte* const natural = scratch.second ? x2 + scratch.inputs() : x2;
+    std::byte* const rows_at = natural + scratch.natural;
+    std::byte* const results = rows_at + 4 * (2 * scratch.scales + scratch.codes);
+
+    for (int first_token = 0; first_token < total; first_token += scratch.tokens) {
+        const int tokens = std::min(scratch.tokens, total - first_token);
+        std::uint64_t order = 0;
+        with_path<T>(code_kind(p.w->format), [&](auto path) {
+            using Path = typename decltype(path)::type;
+            order = order_of<Path>(*p.w);
+            // Once a step and thread: the tag (serial, input, order) names what lies in front of scratch.
+            const bool shared = p.input_tag != 0 && p.input_tag < (1u << 16) && total <= scratch.tokens;
+            const std::uint64_t tag =
+                shared ? step.serial << 24 | std::uint64_t{p.input_tag} << 8 | order : 0;
+            if (tag == 0 || worker.tag != tag)
+                prepare_input<T, Path>(p, *p.w, first_token, tokens, scratch, x,
+                                       reinterpret_cast<float*>(natural));
+            worker.tag = tag;
+        });
+        std::byte* w2_input = x;
+        if (scratch.second)
+            with_path<T>(code_kind(p.w2->format), [&](auto path) {
+                using Path = typename decltype(path)::type;
+                w2_input = x2;
+                prepare_input<T, Path>(p, *p.w2, first_token, tokens, scratch, x2,
+                                       reinterpret_cast<float*>(natural));
+            });
+        float* a[kMatvecTokens] = {};
+        float* b[kMatvecTokens] = {};
+        for (int t = 0; t < tokens; ++t) {
+            a[t] = reinterpret_cast<float*>(results + static_cast<std::size_t>(2 * t) * scratch.out);
+            b[t] = reinterpret_cast<float*>(results + static_cast<std::size_t>(2 * t + 1) * scratch.out);
+        }
+        for (std::int64_t i = first; i < last; ++i) {
+            const std::int64_t from = i * item, to = std::min(n, from + item);
+            with_path<T>(code_kind(p.w->format), [&](auto path) {
+                using Path = typename decltype(path)::type;
+                matvec_rows_of<Path>(*p.w, p, scratch, rows_at, tokens, x, from, to, a);
+            });
+            if (p.w2)
+                with_path<T>(code_kind(p.w2->format), [&](auto path) {
+                    using Path = typename decltype(path)::type;
+                    matvec_rows_of<Path>(*p.w2, p, scratch, rows_at, tokens, w2_input, from, to, b);
+                });
+            for (int t = 0; t < tokens; ++t)
+                finish<T>(p, first_token + t, from, static_cast<int>(to - from), a[t], b[t]);
+        }
+    }
+}
+
+inline std::size_t matvec_scratch(const MatmulParams& p) { return matvec_scratch_layout(p).total(); }
+
+}  // namespace forge::FORGE_SIMD

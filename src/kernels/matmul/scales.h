@@ -1,0 +1,127 @@
+// Scales and offsets of one row as floats, one a group: w = scale * T(code) + offset.
+#pragma once
+
+#include <algorithm>
+
+#include "matmul/ints.h"
+#include "matmul/layout.h"
+#include "quant/weight.h"
+
+namespace forge::FORGE_SIMD {
+
+// Floats that the scales of `columns` columns take: whole vectors, and one more that kernels may load.
+inline std::int64_t scale_floats(const WeightFormat& format, std::int64_t columns) {
+    if (format.is_dense()) return 0;
+    return round_up((columns + format.group - 1) / format.group, kLanes) + kLanes;
+}
+
+template <typename Element>
+FORGE_INLINE void copy_floats(const std::uint8_t* from, std::int64_t count, float* to) {
+    const Element* p = reinterpret_cast<const Element*>(from);
+    std::int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) store(to + i, load(p + i));
+    if (i < count) store(to + i, load_first(p + i, static_cast<int>(count - i)));
+}
+
+FORGE_INLINE void copy_floats(ScaleKind kind, const std::uint8_t* from, std::int64_t count, float* to) {
+    if (kind == ScaleKind::f16)
+        copy_floats<f16>(from, count, to);
+    else if (kind == ScaleKind::bf16)
+        copy_floats<bf16>(from, count, to);
+    else
+        copy_floats<float>(from, count, to);
+}
+
+FORGE_INLINE F32 ue4m3(U32 code) {
+    const F32 value = as_float(shift_left<20>(code & set1(std::uint32_t{127}))) * set1(0x1p120f);
+    return select(equal(to_float(code), set1(127.0f)), zero(), value);
+}
+
+// Calls fn(first group, groups, super) for every 256 elements, in vectors.
+template <typename Fn>
+FORGE_INLINE void for_each_super(const Plane& plane, std::int64_t row, std::int64_t from, std::int64_t groups,
+                                 int group, Fn&& fn) {
+    const f16* supers =
+        reinterpret_cast<const f16*>(plane.data + static_cast<std::size_t>(row) * plane.stride) + from / 256;
+    const int per_super = 256 / group;
+    for (std::int64_t first = 0, s = 0; first < groups; first += per_super, ++s) {
+        const F32 super = broadcast(supers + s);
+        for (int i = 0; i < per_super && first + i < groups; i += kLanes) {
+            const std::int64_t left = std::min<std::int64_t>(per_super - i, groups - first - i);
+            fn(first + i, static_cast<int>(left < kLanes ? left : kLanes), super);
+        }
+    }
+}
+
+// Columns [from, from + columns) of a row, `from` a multiple of 256: writes scale_floats(format, columns)
+// floats to `scales`, and to `offsets` when the format has them.
+inline void load_scales(const Weight& w, std::int64_t row, std::int64_t from, std::int64_t columns,
+                        float* scales, float* offsets) {
+    const WeightFormat& format = w.format;
+    const std::int64_t groups = (columns + format.group - 1) / format.group;
+    const std::int64_t group_bytes = format.scale == ScaleKind::f16 || format.scale == ScaleKind::bf16 ? 2
+                                     : format.scale == ScaleKind::f32                                  ? 4
+                                                                                                       : 1;
+    const auto row_of = [&](const Plane& plane) {
+        return reinterpret_cast<const std::uint8_t*>(plane.data) +
+               static_cast<std::size_t>(row) * plane.stride + from / format.group * group_bytes;
+    };
+    const std::uint8_t* bytes = row_of(w.scales);
+    switch (format.scale) {
+        case ScaleKind::f16:
+        case ScaleKind::bf16:
+        case ScaleKind::f32:
+            copy_floats(format.scale, bytes, groups, scales);
+            if (format.offset == OffsetKind::bias)
+                copy_floats(format.scale, row_of(w.offsets), groups, offsets);
+            break;
+        case ScaleKind::sub_u8:
+            for_each_super(w.super_scales, row, from, groups, format.group,
+                           [&](std::int64_t g, int n, F32 super) {
+                               store(scales + g, super * to_float(load_bytes(bytes + g, n)));
+                           });
+            break;
+        case ScaleKind::sub_i8:
+            for_each_super(
+                w.super_scales, row, from, groups, format.group,
+                [&](std::int64_t g, int n, F32 super) { store(scales + g, super * load_i8(bytes + g, n)); });
+            break;
+        case ScaleKind::sub_u4:
+            for_each_super(
+                w.super_scales, row, from, groups, format.group, [&](std::int64_t g, int n, F32 super) {
+                    store(scales + g, super * to_float(load_bytes(bytes + g, n) & set1(std::uint32_t{15})));
+                });
+            break;
+        case ScaleKind::e8m0:
+            for (std::int64_t g = 0; g < groups; g += kLanes) {
+                const int n = static_cast<int>(std::min<std::int64_t>(kLanes, groups - g));
+                store(scales + g,
+                      scale_by_power(set1(1.0f), to_float(load_bytes(bytes + g, n)) - set1(127.0f)));
+            }
+            break;
+        case ScaleKind::ue4m3:
+            for (std::int64_t g = 0; g < groups; g += kLanes)
+                store(scales + g, ue4m3(load_bytes(bytes + g, static_cast<int>(std::min<std::int64_t>(
+                                                                  kLanes, groups - g)))));
+            break;
+        case ScaleKind::none:
+            break;
+    }
+    if (format.offset == OffsetKind::sub_u8) {
+        const std::uint8_t* mins = row_of(w.offsets);
+        for_each_super(w.super_mins, row, from, groups, format.group, [&](std::int64_t g, int n, F32 super) {
+            store(offsets + g, zero() - super * to_float(load_bytes(mins + g, n)));
+        });
+    } else if (format.offset == OffsetKind::sub_u4) {
+        for_each_super(w.super_mins, row, from, groups, format.group, [&](std::int64_t g, int n, F32 super) {
+            store(offsets + g, zero() - super * to_float(shift_right<4>(load_bytes(bytes + g, n))));
+        });
+    }
+    // Lanes past the last group meet zeros of x; they must only be finite.
+    for (std::int64_t g = groups; g < scale_floats(format, columns); ++g) {
+        scales[g] = 0;
+        if (format.offset != OffsetKind::none) offsets[g] = 0;
+    }
+}
+
+}  // namespace forge::FORGE_SIMD
