@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_set>
 #include <vector>
 
@@ -297,8 +298,9 @@ void append_safetensors(std::span<const std::byte> bytes, const std::string& sou
         tensors.back().file = file;
     }
     // In file order; an empty tensor comes before the one that starts at the same byte.
-    std::stable_sort(tensors.begin(), tensors.end(), [](const Tensor& a, const Tensor& b) {
-        return std::pair(a.data.data(), a.data.size()) < std::pair(b.data.data(), b.data.size());
+    std::sort(tensors.begin(), tensors.end(), [](const Tensor& a, const Tensor& b) {
+        return std::tuple(a.data.data(), a.data.size(), std::string_view(a.name)) <
+               std::tuple(b.data.data(), b.data.size(), std::string_view(b.name));
     });
     check_cover(tensors, buffer, source);
     for (auto& [key, value] : header.metadata) out.metadata.set(key, value);

@@ -76,8 +76,9 @@ std::vector<std::size_t> SafetensorsWriter::begin() {
     begun_ = true;
     std::vector<std::size_t> order(tensors_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        return size_of(tensors_[a].type) > size_of(tensors_[b].type);
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        const std::size_t x = size_of(tensors_[a].type), y = size_of(tensors_[b].type);
+        return x != y ? x > y : a < b;
     });
     // Assembled by hand: an ordered JSON object looks every name up on insertion.
     using Json = nlohmann::json;
