@@ -55,7 +55,8 @@ void AddedTokens::Trie::insert(std::string_view content, std::int32_t token) {
     for (char c : content) {
         auto byte = static_cast<unsigned char>(c);
         auto& next = nodes[node].next;
-        auto place = std::lower_bound(next.begin(), next.end(), byte, [](auto& e, unsigned char b) { return e.first < b; });
+        auto place = std::lower_bound(next.begin(), next.end(), byte,
+                                      [](auto& e, unsigned char b) { return e.first < b; });
         if (place != next.end() && place->first == byte) {
             node = place->second;
             continue;
@@ -77,7 +78,8 @@ std::int32_t AddedTokens::Trie::longest(std::string_view text, std::size_t at, s
         if (i >= text.size()) break;
         auto byte = static_cast<unsigned char>(text[i]);
         const auto& next = nodes[node].next;
-        auto place = std::lower_bound(next.begin(), next.end(), byte, [](auto& e, unsigned char b) { return e.first < b; });
+        auto place = std::lower_bound(next.begin(), next.end(), byte,
+                                      [](auto& e, unsigned char b) { return e.first < b; });
         node = place != next.end() && place->first == byte ? place->second : 0;
     }
     return found;
@@ -92,10 +94,14 @@ void AddedTokens::finish(const Normalizer& normalizer) {
     }
 }
 
-void AddedTokens::find(std::string_view text, bool normalized, bool parse_special, std::vector<Match>& out) const {
+void AddedTokens::find(std::string_view text, bool normalized, bool parse_special,
+                       std::vector<Match>& out) const {
     const Trie& trie = tries_[normalized];
     if (trie.nodes.empty()) return;
-    std::size_t taken = 0;  // end of the last match, white space that it absorbed included
+    // End of the last match, white space that it absorbed included. A token that
+    // lies in absorbed white space still matches, as in the reference, and what
+    // follows it is text again: `taken` may step back.
+    std::size_t taken = 0;
     for (std::size_t at = 0; at < text.size();) {
         std::size_t length = 0;
         std::int32_t index = trie.longest(text, at, length);
@@ -107,14 +113,15 @@ void AddedTokens::find(std::string_view text, bool normalized, bool parse_specia
         std::size_t begin = at, end = at + length;
         at = end;
         if (t.special && !parse_special) continue;
-        if (begin < taken) continue;
         if (t.single_word && (word_before(text, begin) || word_after(text, end))) continue;
         if (t.lstrip) {
-            for (std::size_t start; begin > taken && unicode::is_white_space(before(text, begin, start));) begin = start;
+            for (std::size_t start; begin > taken && unicode::is_white_space(before(text, begin, start));)
+                begin = start;
         }
         if (t.rstrip) {
             std::uint32_t n;
-            while (end < text.size() && unicode::is_white_space(unicode::decode_valid(text, end, n))) end += n;
+            while (end < text.size() && unicode::is_white_space(unicode::decode_valid(text, end, n)))
+                end += n;
         }
         out.push_back({begin, end, t.id});
         taken = end;

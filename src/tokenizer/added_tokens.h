@@ -49,7 +49,7 @@ class AddedTokens {
             std::vector<std::pair<unsigned char, std::uint32_t>> next;  // sorted by byte
             std::int32_t token = -1;                                    // index into tokens_
         };
-        std::vector<Node> nodes;                  // empty: no tokens; else nodes[0] is the root
+        std::vector<Node> nodes;                 // empty: no tokens; else nodes[0] is the root
         std::array<std::uint32_t, 256> first{};  // children of the root, 0: none
         void insert(std::string_view content, std::int32_t token);
         // Longest token at `at`: its index, or -1.

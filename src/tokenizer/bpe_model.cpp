@@ -10,7 +10,8 @@ BpeModel::BpeModel(StringIds ids, BpeOptions options, std::string_view where)
     : ids_(std::move(ids)), options_(options), where_(where) {
     if (options_.byte_fallback) {
         byte_ids_.resize(256);
-        for (unsigned b = 0; b < 256; ++b) byte_ids_[b] = ids_.find(byte_token_text(static_cast<std::uint8_t>(b)));
+        for (unsigned b = 0; b < 256; ++b)
+            byte_ids_[b] = ids_.find(byte_token_text(static_cast<std::uint8_t>(b)));
     }
     low_ids_.resize(0x180);
     for (char32_t c = 0; c < low_ids_.size(); ++c) {
@@ -43,13 +44,14 @@ void BpeModel::add_merge(std::string_view left, std::string_view right) {
     auto id_of = [&](std::string_view text) {
         std::int32_t id = ids_.find(text);
         if (id < 0)
-            fail("{}: merge {} (\"{}\" and \"{}\") needs the token \"{}\", which the vocabulary lacks.", where_,
-                 next_rank_, left, right, text);
+            fail("{}: merge {} (\"{}\" and \"{}\") needs the token \"{}\", which the vocabulary lacks.",
+                 where_, next_rank_, left, right, text);
         return id;
     };
     std::int32_t a = id_of(left), b = id_of(right), c = id_of(joined);
     if (++merge_count_ * 3 > slots_.size() * 2) reserve_merges(merge_count_ * 2);
-    insert(std::uint64_t{static_cast<std::uint32_t>(a)} << 32 | static_cast<std::uint32_t>(b), {next_rank_, c});
+    insert(std::uint64_t{static_cast<std::uint32_t>(a)} << 32 | static_cast<std::uint32_t>(b),
+           {next_rank_, c});
     ++next_rank_;
     borders_.note_merge(left, right);
     auto special = [&](std::int32_t id, std::string_view text) {
@@ -59,12 +61,17 @@ void BpeModel::add_merge(std::string_view left, std::string_view right) {
 }
 
 void BpeModel::finish() {
-    if (!joins_special_ && !options_.ignore_merges && ids_.find(kEscapedSpace) >= 0) borders_.enable();
+    // A dropped character would let its neighbours merge across a border.
+    bool drops = !options_.unknown && !options_.byte_fallback;
+    for (std::int32_t id : byte_ids_) drops = drops || (!options_.unknown && id < 0);
+    if (!drops && !joins_special_ && !options_.ignore_merges && ids_.find(kEscapedSpace) >= 0)
+        borders_.enable();
 }
 
 std::optional<Merge> BpeModel::find_merge(std::int32_t left, std::int32_t right) const {
     if (slots_.empty()) return std::nullopt;
-    std::uint64_t pair = std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
+    std::uint64_t pair =
+        std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
     std::size_t mask = slots_.size() - 1, slot = hash_pair(pair) & mask;
     while (slots_[slot].pair != kFree) {
         if (slots_[slot].pair == pair) return slots_[slot].merge;

@@ -11,7 +11,8 @@ std::string Decoder::token_bytes(const Vocabulary& vocabulary, std::int32_t id, 
     if (!vocabulary.has(id)) return {};
     std::string text(vocabulary.text(id));
     TokenKind kind = vocabulary.kind(id);
-    if (literal_added && (kind == TokenKind::control || kind == TokenKind::user_defined || kind == TokenKind::unknown))
+    if (literal_added &&
+        (kind == TokenKind::control || kind == TokenKind::user_defined || kind == TokenKind::unknown))
         return text;
     if (byte_level) {
         std::string out;

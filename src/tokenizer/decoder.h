@@ -47,7 +47,7 @@ class TokenJoiner {
     bool first_token_ = true;
     std::size_t stripped_ = 0;
     bool at_start_ = true;
-    std::string pending_;   // bytes that are not yet text
+    std::string pending_;    // bytes that are not yet text
     bool byte_run_ = false;  // pending_ comes from byte-fallback tokens
 };
 

@@ -73,19 +73,26 @@ Family family_by_name(std::string_view pre, std::string_view source) {
         f.ignore_merges = f.adds_bos = true;
         add_splits(f.pre_tokenizer, {kTekken});
     } else if (pre == "deepseek-v3") {
-        add_splits(f.pre_tokenizer,
-                   {R"(\p{N}{1,3})", R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)", kDeepSeekWords});
+        add_splits(
+            f.pre_tokenizer,
+            {R"(\p{N}{1,3})", R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)", kDeepSeekWords});
     } else if (pre == "deepseek-coder") {
-        add_splits(f.pre_tokenizer, {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
-                                     R"([\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+)", R"(\p{N})"});
+        add_splits(f.pre_tokenizer,
+                   {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)",
+                    R"([\x{4E00}-\x{9FA5}\x{0800}-\x{4E00}\x{AC00}-\x{D7FF}]+)", R"(\p{N})"});
     } else if (pre.empty() || pre == "default") {
-        log_warn("{} does not name its pre-tokenizer: the text may be split differently than the model was trained on.",
-                 source);
-        add_splits(f.pre_tokenizer, {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"});
+        log_warn(
+            "{} does not name its pre-tokenizer: the text may be split differently than the model was "
+            "trained on.",
+            source);
+        add_splits(f.pre_tokenizer,
+                   {R"([\p{P}\$\+<=>\^~\|]+)", kGpt2Pattern, R"(\p{N}+)", "[0-9][0-9][0-9]"});
     } else {
         fail(ErrorKind::unsupported,
-             "{}: the pre-tokenizer \"{}\" (tokenizer.ggml.pre) is not implemented. Implemented are qwen2, qwen35, "
-             "llama-bpe, smollm, starcoder, gpt-2, tekken, gpt-4o, deepseek-v3, deepseek-coder and their aliases.",
+             "{}: the pre-tokenizer \"{}\" (tokenizer.ggml.pre) is not implemented. Implemented are qwen2, "
+             "qwen35, "
+             "llama-bpe, smollm, starcoder, gpt-2, tekken, gpt-4o, deepseek-v3, deepseek-coder and their "
+             "aliases.",
              source, pre);
     }
     return f;

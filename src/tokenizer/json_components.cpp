@@ -17,8 +17,8 @@ std::string type_of(const Json& json, const std::string& where) {
 }
 
 [[noreturn]] void refuse(const std::string& where, const std::string& type, std::string_view implemented) {
-    fail(ErrorKind::unsupported, "{}: the component \"{}\" is not implemented; implemented are {}.", where, type,
-         implemented);
+    fail(ErrorKind::unsupported, "{}: the component \"{}\" is not implemented; implemented are {}.", where,
+         type, implemented);
 }
 
 // Calls visit(component, where) for the component, or for each one of a Sequence.
@@ -67,14 +67,14 @@ std::string one_character(const Json& component, const char* key, const std::str
     std::string text = json_string(component, key, "", where);
     unicode::Decoded d;
     if (!text.empty()) d = unicode::decode(text, 0);
-    if (!d.valid || d.length != text.size()) fail("{}: \"{}\" must be one character, found \"{}\".", where, key, text);
+    if (!d.valid || d.length != text.size())
+        fail("{}: \"{}\" must be one character, found \"{}\".", where, key, text);
     return text;
 }
 
 MetaspaceStep::Prepend parse_prepend_scheme(const Json& component, const std::string& where) {
     std::string scheme = json_string(component, "prepend_scheme", "", where);
-    if (scheme.empty())
-        scheme = json_bool(component, "add_prefix_space", true, where) ? "always" : "never";
+    if (scheme.empty()) scheme = json_bool(component, "add_prefix_space", true, where) ? "always" : "never";
     if (scheme == "always") return MetaspaceStep::Prepend::always;
     if (scheme == "first") return MetaspaceStep::Prepend::first;
     if (scheme == "never") return MetaspaceStep::Prepend::never;
@@ -115,14 +115,17 @@ PreTokenizer parse_pre_tokenizer(const Json& json, const std::string& where) {
     if (json.is_null()) return out;
     std::size_t steps = 0;
     for_each_component(
-        json, "pretokenizers", where, steps, [&](const Json& c, const std::string& type, const std::string& place) {
+        json, "pretokenizers", where, steps,
+        [&](const Json& c, const std::string& type, const std::string& place) {
             if (type == "Split") {
                 Pattern p = parse_pattern(c, place);
-                out.add(SplitStep{p.literal, p.regex, parse_behavior(json_string(c, "behavior", "", place), place),
+                out.add(SplitStep{p.literal, p.regex,
+                                  parse_behavior(json_string(c, "behavior", "", place), place),
                                   json_bool(c, "invert", false, place)});
             } else if (type == "ByteLevel") {
                 std::shared_ptr<const Regex> regex;
-                if (json_bool(c, "use_regex", true, place)) regex = std::make_shared<Regex>(kGpt2Pattern, place);
+                if (json_bool(c, "use_regex", true, place))
+                    regex = std::make_shared<Regex>(kGpt2Pattern, place);
                 out.add(ByteLevelStep{json_bool(c, "add_prefix_space", true, place), regex});
             } else if (type == "Digits") {
                 out.add(DigitsStep{json_bool(c, "individual_digits", false, place)});
@@ -141,9 +144,11 @@ Surroundings parse_post_processor(const Json& json, const std::string& where) {
     if (json.is_null()) return out;
     std::size_t steps = 0;
     for_each_component(
-        json, "processors", where, steps, [&](const Json& c, const std::string& type, const std::string& place) {
+        json, "processors", where, steps,
+        [&](const Json& c, const std::string& type, const std::string& place) {
             if (type == "ByteLevel") return;  // moves offsets only
-            if (type != "TemplateProcessing") refuse(place, type, "ByteLevel, TemplateProcessing and Sequence");
+            if (type != "TemplateProcessing")
+                refuse(place, type, "ByteLevel, TemplateProcessing and Sequence");
             const Json& single = json_member(c, "single");
             if (!single.is_array()) fail("{}: \"single\" must be a list of parts.", place);
             const Json& specials = json_member(c, "special_tokens");
@@ -157,7 +162,8 @@ Surroundings parse_post_processor(const Json& json, const std::string& where) {
                 } else if (part.is_object() && part.contains("SpecialToken")) {
                     std::string name = json_string(part["SpecialToken"], "id", "", place);
                     const Json& ids = json_member(json_member(specials, name.c_str()), "ids");
-                    if (!ids.is_array()) fail("{}: the ids of the special token \"{}\" are missing.", place, name);
+                    if (!ids.is_array())
+                        fail("{}: the ids of the special token \"{}\" are missing.", place, name);
                     for (const Json& id : ids) {
                         if (!id.is_number_unsigned() ||
                             id.get<std::uint64_t>() > static_cast<std::uint64_t>(Vocabulary::kMaxId))
@@ -183,11 +189,12 @@ Decoder parse_decoder(const Json& json, const std::string& where) {
     bool fused = false;
     std::size_t steps = 0;
     for_each_component(
-        json, "decoders", where, steps, [&](const Json& c, const std::string& type, const std::string& place) {
+        json, "decoders", where, steps,
+        [&](const Json& c, const std::string& type, const std::string& place) {
             auto out_of_order = [&](bool wrong) {
                 if (wrong)
-                    fail(ErrorKind::unsupported, "{}: \"{}\" is not implemented at this place of the chain.", place,
-                         type);
+                    fail(ErrorKind::unsupported, "{}: \"{}\" is not implemented at this place of the chain.",
+                         place, type);
             };
             if (type == "ByteLevel") {
                 out_of_order(!seen.empty());
@@ -195,7 +202,8 @@ Decoder parse_decoder(const Json& json, const std::string& where) {
             } else if (type == "Replace") {
                 out_of_order(fused || out.byte_level || out.byte_fallback || !out.strip.empty());
                 Pattern p = parse_pattern(c, place);
-                if (p.regex) fail(ErrorKind::unsupported, "{}: a Regex pattern is not implemented here.", place);
+                if (p.regex)
+                    fail(ErrorKind::unsupported, "{}: a Regex pattern is not implemented here.", place);
                 out.replacements.push_back({p.literal, json_string(c, "content", "", place)});
             } else if (type == "ByteFallback") {
                 out_of_order(fused || out.byte_level || !out.strip.empty());
@@ -205,7 +213,8 @@ Decoder parse_decoder(const Json& json, const std::string& where) {
                 fused = true;
             } else if (type == "Strip") {
                 std::size_t start = parse_count(c, "start", place), stop = parse_count(c, "stop", place);
-                if (stop) fail(ErrorKind::unsupported, "{}: \"stop\" other than 0 is not implemented.", place);
+                if (stop)
+                    fail(ErrorKind::unsupported, "{}: \"stop\" other than 0 is not implemented.", place);
                 if (start) {
                     out_of_order(!fused || !out.strip.empty());
                     out.strip = one_character(c, "content", place);

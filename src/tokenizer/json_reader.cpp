@@ -33,7 +33,8 @@ class Builder : public nlohmann::json_sax<Json> {
         std::string what = e.what();
         // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
         std::size_t bracket = what.find("] ");
-        fail("{} is not valid JSON: {}.", source_, bracket == std::string::npos ? what : what.substr(bracket + 2));
+        fail("{} is not valid JSON: {}.", source_,
+             bracket == std::string::npos ? what : what.substr(bracket + 2));
     }
 
   private:
@@ -99,7 +100,8 @@ const Json& json_member(const Json& object, const char* key) {
     return member == object.end() ? none : *member;
 }
 
-std::string json_string(const Json& object, const char* key, std::string_view absent, std::string_view where) {
+std::string json_string(const Json& object, const char* key, std::string_view absent,
+                        std::string_view where) {
     const Json& v = json_member(object, key);
     if (v.is_null()) return std::string(absent);
     if (!v.is_string()) fail("{}: \"{}\" must be a string, found {}.", where, key, v.type_name());

@@ -18,7 +18,8 @@ std::shared_ptr<const Tokenizer> Tokenizer::from_folder(const std::filesystem::p
     std::error_code ignored;
     auto there = [&](const char* name) { return fs::is_regular_file(folder / name, ignored); };
     std::shared_ptr<MappedFile> config;
-    if (there("tokenizer_config.json")) config = MappedFile::open((folder / "tokenizer_config.json").string());
+    if (there("tokenizer_config.json"))
+        config = MappedFile::open((folder / "tokenizer_config.json").string());
     std::string_view config_text = config ? text_of(config) : std::string_view();
 
     if (there("tokenizer.json")) {

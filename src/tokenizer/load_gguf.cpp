@@ -21,8 +21,8 @@ class Loader {
         std::string model = m_.string("tokenizer.ggml.model");
         if (model != "gpt2" && model != "llama" && model != "gemma4")
             fail(ErrorKind::unsupported,
-                 "{}: the tokenizer model \"{}\" is not implemented; implemented are gpt2, llama and gemma4.", where_,
-                 model);
+                 "{}: the tokenizer model \"{}\" is not implemented; implemented are gpt2, llama and gemma4.",
+                 where_, model);
         tokens();
         bool spm = model == "llama";
         impl_->bos = id_key("bos_token_id", spm ? 1 : model == "gpt2" ? 11 : -1);
@@ -57,12 +57,12 @@ class Loader {
         tokens_ = m_.strings("tokenizer.ggml.tokens");
         if (!tokens_ || tokens_->empty()) fail("{}: tokenizer.ggml.tokens is missing or empty.", where_);
         if (tokens_->size() > static_cast<std::size_t>(Vocabulary::kMaxId) + 1)
-            fail("{}: tokenizer.ggml.tokens has {} entries; at most {} are accepted.", where_, tokens_->size(),
-                 Vocabulary::kMaxId + 1);
+            fail("{}: tokenizer.ggml.tokens has {} entries; at most {} are accepted.", where_,
+                 tokens_->size(), Vocabulary::kMaxId + 1);
         const std::vector<std::int64_t>* types = m_.integer_array("tokenizer.ggml.token_type");
         if (types && types->size() != tokens_->size())
-            fail("{}: tokenizer.ggml.token_type has {} entries, tokenizer.ggml.tokens has {}.", where_, types->size(),
-                 tokens_->size());
+            fail("{}: tokenizer.ggml.token_type has {} entries, tokenizer.ggml.tokens has {}.", where_,
+                 types->size(), tokens_->size());
         kinds_.assign(tokens_->size(), TokenKind::normal);
         for (std::int32_t id = 0; id < count(); ++id) {
             if (types) kinds_[index(id)] = kind_of((*types)[index(id)], id);
@@ -73,13 +73,20 @@ class Loader {
     TokenKind kind_of(std::int64_t type, std::int32_t id) const {
         switch (type) {
             case 0:
-            case 1: return TokenKind::normal;
-            case 2: return TokenKind::unknown;
-            case 3: return TokenKind::control;
-            case 4: return TokenKind::user_defined;
-            case 5: return TokenKind::unused;
-            case 6: return TokenKind::byte;
-            default: fail("{}: the type of token {} is {}; known are 0 to 6.", where_, id, type);
+            case 1:
+                return TokenKind::normal;
+            case 2:
+                return TokenKind::unknown;
+            case 3:
+                return TokenKind::control;
+            case 4:
+                return TokenKind::user_defined;
+            case 5:
+                return TokenKind::unused;
+            case 6:
+                return TokenKind::byte;
+            default:
+                fail("{}: the type of token {} is {}; known are 0 to 6.", where_, id, type);
         }
     }
 
@@ -98,7 +105,8 @@ class Loader {
     void added() {
         for (std::int32_t id = 0; id < count(); ++id) {
             TokenKind kind = kinds_[index(id)];
-            if (kind != TokenKind::control && kind != TokenKind::user_defined && kind != TokenKind::unknown) continue;
+            if (kind != TokenKind::control && kind != TokenKind::user_defined && kind != TokenKind::unknown)
+                continue;
             AddedToken t;
             t.id = id;
             t.content = (*tokens_)[index(id)];
@@ -116,7 +124,8 @@ class Loader {
         auto add = [&](bool ordinary) {
             for (std::int32_t id = 0; id < count(); ++id) {
                 TokenKind k = kinds_[index(id)];
-                bool special = k == TokenKind::control || k == TokenKind::unknown || k == TokenKind::user_defined;
+                bool special =
+                    k == TokenKind::control || k == TokenKind::unknown || k == TokenKind::user_defined;
                 if (special != ordinary) ids.add((*tokens_)[index(id)], id);
             }
         };
@@ -145,8 +154,8 @@ class Loader {
     bool byte_level() {
         Family family = family_by_name(m_.string("tokenizer.ggml.pre", ""), where_);
         if (m_.boolean("tokenizer.ggml.add_space_prefix", false))
-            fail(ErrorKind::unsupported, "{}: tokenizer.ggml.add_space_prefix with model gpt2 is not implemented.",
-                 where_);
+            fail(ErrorKind::unsupported,
+                 "{}: tokenizer.ggml.add_space_prefix with model gpt2 is not implemented.", where_);
         if (family.nfc) impl_->normalizer.add(NfcStep{});
         impl_->pre_tokenizer = std::move(family.pre_tokenizer);
         BpeOptions options;
@@ -193,8 +202,8 @@ class Loader {
                 unused[index(id)] = k == TokenKind::unused;
             }
         }
-        auto model = std::make_unique<SpmModel>(std::move(ids), std::move(values), std::move(bytes), std::move(unused),
-                                                impl_->unk);
+        auto model = std::make_unique<SpmModel>(std::move(ids), std::move(values), std::move(bytes),
+                                                std::move(unused), impl_->unk);
         for (std::int32_t id = 0; id < count(); ++id) model->note_token((*tokens_)[index(id)]);
         impl_->model = std::move(model);
         escaped_decoder(prefix);
@@ -216,6 +225,8 @@ class Loader {
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> Tokenizer::from_gguf(const Metadata& metadata) { return Loader(metadata).load(); }
+std::shared_ptr<const Tokenizer> Tokenizer::from_gguf(const Metadata& metadata) {
+    return Loader(metadata).load();
+}
 
 }  // namespace forge

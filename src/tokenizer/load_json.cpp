@@ -19,7 +19,8 @@ std::int32_t checked_id(const Json& value, std::string_view what, std::string_vi
         fail("{}: the id of {} is not a whole number from 0 on.", where, what);
     auto id = value.get<std::uint64_t>();
     if (id > static_cast<std::uint64_t>(Vocabulary::kMaxId))
-        fail("{}: the id {} of {} is above the largest that is accepted, {}.", where, id, what, Vocabulary::kMaxId);
+        fail("{}: the id {} of {} is above the largest that is accepted, {}.", where, id, what,
+             Vocabulary::kMaxId);
     return static_cast<std::int32_t>(id);
 }
 
@@ -36,12 +37,14 @@ class MergeList {
             if (line.starts_with("#version")) return;
             std::size_t space = line.find(' ');
             if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos)
-                fail("{}: merge {} (\"{}\") is not two tokens with one space between.", where, entries_.size(), line);
+                fail("{}: merge {} (\"{}\") is not two tokens with one space between.", where,
+                     entries_.size(), line);
             left = line.substr(0, space), right = line.substr(space + 1);
         } else {
             fail("{}: merge {} is neither a string nor a pair of strings.", where, entries_.size());
         }
-        entries_.push_back({text_.size(), static_cast<std::uint32_t>(left.size()), static_cast<std::uint32_t>(right.size())});
+        entries_.push_back({text_.size(), static_cast<std::uint32_t>(left.size()),
+                            static_cast<std::uint32_t>(right.size())});
         text_ += left;
         text_ += right;
     }
@@ -87,14 +90,18 @@ class Loader {
             vocab_ids_.add(token, id);
             impl_->vocabulary.set(id, token, TokenKind::normal);
         };
-        streams.at["model/merges"] = [&](const std::string&, const Json& value) { merges_.add(value, where_); };
+        streams.at["model/merges"] = [&](const std::string&, const Json& value) {
+            merges_.add(value, where_);
+        };
         Json root = read_json(json, where_, streams);
-        if (!root.is_object()) fail("{}: a tokenizer.json holds an object, found {}.", where_, root.type_name());
+        if (!root.is_object())
+            fail("{}: a tokenizer.json holds an object, found {}.", where_, root.type_name());
 
         model_kinds(json_member(root, "model"));
         added_tokens(json_member(root, "added_tokens"));
         impl_->normalizer = parse_normalizer(json_member(root, "normalizer"), where_ + ": normalizer");
-        impl_->pre_tokenizer = parse_pre_tokenizer(json_member(root, "pre_tokenizer"), where_ + ": pre_tokenizer");
+        impl_->pre_tokenizer =
+            parse_pre_tokenizer(json_member(root, "pre_tokenizer"), where_ + ": pre_tokenizer");
         Surroundings around =
             parse_post_processor(json_member(root, "post_processor"), where_ + ": post_processor");
         impl_->decoder = parse_decoder(json_member(root, "decoder"), where_ + ": decoder");
@@ -110,7 +117,8 @@ class Loader {
 
   private:
     void check_present(std::int32_t id) const {
-        if (!impl_->vocabulary.has(id)) fail("{}: the post-processor adds the id {}, which no token has.", where_, id);
+        if (!impl_->vocabulary.has(id))
+            fail("{}: the post-processor adds the id {}, which no token has.", where_, id);
     }
 
     // Refuses other models; finds the unknown token and the byte tokens.
@@ -118,8 +126,8 @@ class Loader {
         if (!m.is_object()) fail("{}: \"model\" is missing.", where_);
         std::string type = json_string(m, "type", m.contains("merges") ? "BPE" : "", where_ + ": model");
         if (type != "BPE")
-            fail(ErrorKind::unsupported, "{}: the model type \"{}\" is not implemented; implemented is BPE.", where_,
-                 type);
+            fail(ErrorKind::unsupported, "{}: the model type \"{}\" is not implemented; implemented is BPE.",
+                 where_, type);
         std::string unknown = json_string(m, "unk_token", "", where_);
         if (!unknown.empty()) {
             std::int32_t id = vocab_ids_.find(unknown);
@@ -147,7 +155,9 @@ class Loader {
             std::int32_t id = checked_id(json_member(entry, "id"), "an added token", where);
             add_token(*impl_, parse_added_token(entry, id, where), where);
         }
-        if (impl_->unk) impl_->vocabulary.set(*impl_->unk, std::string(impl_->vocabulary.text(*impl_->unk)), TokenKind::unknown);
+        if (impl_->unk)
+            impl_->vocabulary.set(*impl_->unk, std::string(impl_->vocabulary.text(*impl_->unk)),
+                                  TokenKind::unknown);
     }
 
     void model(const Json& m) {
@@ -177,11 +187,14 @@ void add_token(Tokenizer::Impl& impl, AddedToken token, const std::string& where
     if (!unicode::is_valid(token.content)) fail("{}: the token {} is not valid UTF-8.", where, token.id);
     const AddedToken* same_id = impl.added.find(token.id);
     if (same_id && same_id->content != token.content)
-        fail("{}: the id {} is given to both \"{}\" and \"{}\".", where, token.id, same_id->content, token.content);
+        fail("{}: the id {} is given to both \"{}\" and \"{}\".", where, token.id, same_id->content,
+             token.content);
     const AddedToken* same_content = impl.added.find(token.content);
     if (same_content && same_content->id != token.id)
-        fail("{}: the token \"{}\" has both the id {} and the id {}.", where, token.content, same_content->id, token.id);
-    impl.vocabulary.set(token.id, token.content, token.special ? TokenKind::control : TokenKind::user_defined);
+        fail("{}: the token \"{}\" has both the id {} and the id {}.", where, token.content, same_content->id,
+             token.id);
+    impl.vocabulary.set(token.id, token.content,
+                        token.special ? TokenKind::control : TokenKind::user_defined);
     impl.added.add(std::move(token));
 }
 
@@ -200,12 +213,14 @@ void apply_tokenizer_config(Tokenizer::Impl& impl, std::string_view config_json,
                 fail("{}: added_tokens_decoder: \"{}\" is not a token id with an object.", where, key);
             add_token(impl, parse_added_token(entry, static_cast<std::int32_t>(id), where), where);
         }
-        if (impl.unk) impl.vocabulary.set(*impl.unk, std::string(impl.vocabulary.text(*impl.unk)), TokenKind::unknown);
+        if (impl.unk)
+            impl.vocabulary.set(*impl.unk, std::string(impl.vocabulary.text(*impl.unk)), TokenKind::unknown);
     }
 
     auto named = [&](const char* key) -> std::optional<std::int32_t> {
         const Json& v = json_member(config, key);
-        std::string text = v.is_object() ? json_string(v, "content", "", where) : json_string(config, key, "", where);
+        std::string text =
+            v.is_object() ? json_string(v, "content", "", where) : json_string(config, key, "", where);
         if (text.empty()) return std::nullopt;
         if (const AddedToken* t = impl.added.find(text)) return t->id;
         for (std::int32_t id = 0; id < impl.vocabulary.size(); ++id)
@@ -229,7 +244,8 @@ void apply_tokenizer_config(Tokenizer::Impl& impl, std::string_view config_json,
 }
 
 std::shared_ptr<const Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json,
-                                                      std::string_view tokenizer_config_json, std::string source) {
+                                                      std::string_view tokenizer_config_json,
+                                                      std::string source) {
     return Loader(std::move(source)).load(tokenizer_json, tokenizer_config_json);
 }
 

@@ -16,7 +16,14 @@ struct Piece {
     float score = 0;
     std::uint64_t type = 1;
 };
-enum PieceType : std::uint64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+enum PieceType : std::uint64_t {
+    kNormal = 1,
+    kUnknown = 2,
+    kControl = 3,
+    kUserDefined = 4,
+    kUnused = 5,
+    kByte = 6
+};
 
 struct ModelFile {
     std::vector<Piece> pieces;
@@ -41,13 +48,26 @@ void read_trainer(std::string_view bytes, std::string_view where, ModelFile& m) 
     auto id = [](std::uint64_t v) { return static_cast<std::int64_t>(static_cast<std::int32_t>(v)); };
     for (ProtobufReader r(bytes, where); r.next();) {
         switch (r.field()) {
-            case 3: m.model_type = r.number(); break;
-            case 24: m.suffix_space = r.number() != 0; break;
-            case 35: m.byte_fallback = r.number() != 0; break;
-            case 41: m.bos = id(r.number()); break;
-            case 42: m.eos = id(r.number()); break;
-            case 43: m.pad = id(r.number()); break;
-            default: break;
+            case 3:
+                m.model_type = r.number();
+                break;
+            case 24:
+                m.suffix_space = r.number() != 0;
+                break;
+            case 35:
+                m.byte_fallback = r.number() != 0;
+                break;
+            case 41:
+                m.bos = id(r.number());
+                break;
+            case 42:
+                m.eos = id(r.number());
+                break;
+            case 43:
+                m.pad = id(r.number());
+                break;
+            default:
+                break;
         }
     }
 }
@@ -55,12 +75,23 @@ void read_trainer(std::string_view bytes, std::string_view where, ModelFile& m) 
 void read_normalizer(std::string_view bytes, std::string_view where, ModelFile& m) {
     for (ProtobufReader r(bytes, where); r.next();) {
         switch (r.field()) {
-            case 1: m.normalizer_name = r.bytes(); break;
-            case 2: m.charsmap = !r.bytes().empty(); break;
-            case 3: m.dummy_prefix = r.number() != 0; break;
-            case 4: m.remove_extra_spaces = r.number() != 0; break;
-            case 5: m.escape_spaces = r.number() != 0; break;
-            default: break;
+            case 1:
+                m.normalizer_name = r.bytes();
+                break;
+            case 2:
+                m.charsmap = !r.bytes().empty();
+                break;
+            case 3:
+                m.dummy_prefix = r.number() != 0;
+                break;
+            case 4:
+                m.remove_extra_spaces = r.number() != 0;
+                break;
+            case 5:
+                m.escape_spaces = r.number() != 0;
+                break;
+            default:
+                break;
         }
     }
 }
@@ -77,10 +108,14 @@ ModelFile read_model(std::string_view bytes, const std::string& where) {
         if (r.field() == 3) read_normalizer(r.bytes(), where, m);
     }
     auto refuse = [&](std::string_view what) {
-        fail(ErrorKind::unsupported, "{}: the SentencePiece model uses {}, which Forge does not implement.", where, what);
+        fail(ErrorKind::unsupported, "{}: the SentencePiece model uses {}, which Forge does not implement.",
+             where, what);
     };
     if (m.pieces.empty()) fail("{} holds no SentencePiece pieces.", where);
-    if (m.model_type != 2) refuse(m.model_type == 1 ? "the model type UNIGRAM" : m.model_type == 3 ? "the model type WORD" : "the model type CHAR");
+    if (m.model_type != 2)
+        refuse(m.model_type == 1   ? "the model type UNIGRAM"
+               : m.model_type == 3 ? "the model type WORD"
+                                   : "the model type CHAR");
     if (m.charsmap) refuse(fmt::format("the normaliser \"{}\" (a character map)", m.normalizer_name));
     if (m.remove_extra_spaces) refuse("remove_extra_whitespaces");
     if (!m.escape_spaces) refuse("escape_whitespaces = false");
@@ -90,13 +125,20 @@ ModelFile read_model(std::string_view bytes, const std::string& where) {
 
 TokenKind kind_of(const Piece& p, std::int32_t id, const std::string& where) {
     switch (p.type) {
-        case kNormal: return TokenKind::normal;
-        case kUnknown: return TokenKind::unknown;
-        case kControl: return TokenKind::control;
-        case kUserDefined: return TokenKind::user_defined;
-        case kUnused: return TokenKind::unused;
-        case kByte: return TokenKind::byte;
-        default: fail("{}: the type of piece {} is {}; known are 1 to 6.", where, id, p.type);
+        case kNormal:
+            return TokenKind::normal;
+        case kUnknown:
+            return TokenKind::unknown;
+        case kControl:
+            return TokenKind::control;
+        case kUserDefined:
+            return TokenKind::user_defined;
+        case kUnused:
+            return TokenKind::unused;
+        case kByte:
+            return TokenKind::byte;
+        default:
+            fail("{}: the type of piece {} is {}; known are 1 to 6.", where, id, p.type);
     }
 }
 
@@ -125,7 +167,8 @@ std::shared_ptr<const Tokenizer> Tokenizer::from_sentencepiece(std::span<const s
         if (kind == TokenKind::byte) {
             auto value = byte_token_value(p.text);
             if (value && file.byte_fallback) bytes[*value] = id;
-        } else if (kind == TokenKind::normal || kind == TokenKind::user_defined || kind == TokenKind::unused) {
+        } else if (kind == TokenKind::normal || kind == TokenKind::user_defined ||
+                   kind == TokenKind::unused) {
             ids.add(p.text, id);
         }
         if (kind == TokenKind::unknown && !impl->unk) impl->unk = id;
@@ -150,7 +193,8 @@ std::shared_ptr<const Tokenizer> Tokenizer::from_sentencepiece(std::span<const s
     std::string space(kEscapedSpace);
     if (file.dummy_prefix) impl->normalizer.add(PrependStep{space});
     impl->normalizer.add(ReplaceStep{" ", nullptr, space});
-    auto spm = std::make_unique<SpmModel>(std::move(ids), std::move(scores), std::move(bytes), std::move(unused), impl->unk);
+    auto spm = std::make_unique<SpmModel>(std::move(ids), std::move(scores), std::move(bytes),
+                                          std::move(unused), impl->unk);
     for (const Piece& p : file.pieces) spm->note_token(p.text);
     impl->model = std::move(spm);
 

@@ -12,17 +12,26 @@ namespace forge {
 namespace {
 
 // Files before version 7 do not list their special tokens.
-constexpr std::array<std::string_view, 20> kSpecials = {
-    "<unk>",          "<s>",
-    "</s>",           "[INST]",
-    "[/INST]",        "[AVAILABLE_TOOLS]",
-    "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]",
-    "[/TOOL_RESULTS]", "[TOOL_CALLS]",
-    "[IMG]",          "<pad>",
-    "[IMG_BREAK]",    "[IMG_END]",
-    "[PREFIX]",       "[MIDDLE]",
-    "[SUFFIX]",       "[SYSTEM_PROMPT]",
-    "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"};
+constexpr std::array<std::string_view, 20> kSpecials = {"<unk>",
+                                                        "<s>",
+                                                        "</s>",
+                                                        "[INST]",
+                                                        "[/INST]",
+                                                        "[AVAILABLE_TOOLS]",
+                                                        "[/AVAILABLE_TOOLS]",
+                                                        "[TOOL_RESULTS]",
+                                                        "[/TOOL_RESULTS]",
+                                                        "[TOOL_CALLS]",
+                                                        "[IMG]",
+                                                        "<pad>",
+                                                        "[IMG_BREAK]",
+                                                        "[IMG_END]",
+                                                        "[PREFIX]",
+                                                        "[MIDDLE]",
+                                                        "[SUFFIX]",
+                                                        "[SYSTEM_PROMPT]",
+                                                        "[/SYSTEM_PROMPT]",
+                                                        "[TOOL_CONTENT]"};
 
 std::string decode_base64(const std::string& text, const std::string& where) {
     std::string out;
@@ -32,8 +41,12 @@ std::string decode_base64(const std::string& text, const std::string& where) {
     while (end > 0 && text[end - 1] == '=') --end;
     for (std::size_t i = 0; i < end; ++i) {
         char c = text[i];
-        int v = c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52
-              : c == '+' ? 62 : c == '/' ? 63 : -1;
+        int v = c >= 'A' && c <= 'Z'   ? c - 'A'
+                : c >= 'a' && c <= 'z' ? c - 'a' + 26
+                : c >= '0' && c <= '9' ? c - '0' + 52
+                : c == '+'             ? 62
+                : c == '/'             ? 63
+                                       : -1;
         if (v < 0) fail("{}: token_bytes \"{}\" is not base64.", where, text);
         bits = (bits << 6 | static_cast<std::uint32_t>(v)) & 0xFFFFFF;
         have += 6;
@@ -69,19 +82,21 @@ std::shared_ptr<const Tokenizer> Tokenizer::from_tekken(std::string_view tekken_
     };
     Json root = read_json(tekken_json, source, streams);
     const Json& config = json_member(root, "config");
-    if (!config.is_object() || by_rank.empty()) fail("{}: a tekken.json needs \"config\" and \"vocab\".", source);
+    if (!config.is_object() || by_rank.empty())
+        fail("{}: a tekken.json needs \"config\" and \"vocab\".", source);
     std::int64_t size = count_of(config, "default_vocab_size", source + ": config");
     std::int64_t specials = count_of(config, "default_num_special_tokens", source + ": config");
     if (size <= specials || size - specials > static_cast<std::int64_t>(by_rank.size()))
-        fail("{}: {} tokens of which {} are special were announced, the vocabulary has {}.", source, size, specials,
-             by_rank.size());
+        fail("{}: {} tokens of which {} are special were announced, the vocabulary has {}.", source, size,
+             specials, by_rank.size());
 
     auto add_special = [&](std::int64_t id, std::string text, bool control) {
         AddedToken t;
         t.id = static_cast<std::int32_t>(id);
         t.content = std::move(text);
         t.special = control;
-        if (impl->added.find(t.content)) fail("{}: the special token \"{}\" is there twice.", source, t.content);
+        if (impl->added.find(t.content))
+            fail("{}: the special token \"{}\" is there twice.", source, t.content);
         impl->vocabulary.set(t.id, t.content, control ? TokenKind::control : TokenKind::user_defined);
         impl->added.add(std::move(t));
     };
@@ -96,7 +111,8 @@ std::shared_ptr<const Tokenizer> Tokenizer::from_tekken(std::string_view tekken_
         for (const Json& entry : listed) {
             std::int64_t id = count_of(entry, "rank", source + ": special_tokens");
             claim(id);
-            add_special(id, json_string(entry, "token_str", "", source), json_bool(entry, "is_control", true, source));
+            add_special(id, json_string(entry, "token_str", "", source),
+                        json_bool(entry, "is_control", true, source));
         }
     } else {
         for (std::size_t i = 0; i < kSpecials.size() && i < given.size(); ++i) {
@@ -134,7 +150,8 @@ std::shared_ptr<const Tokenizer> Tokenizer::from_tekken(std::string_view tekken_
         const AddedToken* t = impl->added.find(text);
         return t ? std::optional(t->id) : std::nullopt;
     };
-    impl->bos = named("<s>"), impl->eos = named("</s>"), impl->unk = named("<unk>"), impl->pad = named("<pad>");
+    impl->bos = named("<s>"), impl->eos = named("</s>"), impl->unk = named("<unk>"),
+    impl->pad = named("<pad>");
     if (impl->unk) impl->vocabulary.set(*impl->unk, "<unk>", TokenKind::unknown);
     if (impl->bos) impl->prefix = {*impl->bos};
     impl->finish();

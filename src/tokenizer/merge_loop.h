@@ -22,7 +22,7 @@ struct Merge {
 
 struct MergeScratch {
     struct Candidate {
-        std::uint64_t key;  // rank << 32 | index of the left symbol
+        std::uint64_t key;   // rank << 32 | index of the left symbol
         std::uint32_t span;  // bytes of both symbols when it was queued
         std::int32_t id;
     };
@@ -50,7 +50,8 @@ void run_merges(MergeScratch& s, const Find& find) {
         const Symbol& b = symbols[static_cast<std::size_t>(a.next)];
         std::optional<Merge> m = find(a, b);
         if (!m) return std::nullopt;
-        return Candidate{std::uint64_t{m->rank} << 32 | static_cast<std::uint32_t>(left), a.length + b.length, m->id};
+        return Candidate{std::uint64_t{m->rank} << 32 | static_cast<std::uint32_t>(left), a.length + b.length,
+                         m->id};
     };
     for (std::size_t i = 0; i + 1 < symbols.size(); ++i)
         if (auto c = candidate(static_cast<std::int32_t>(i))) s.heap.push_back(*c);

@@ -15,7 +15,8 @@ utf8proc_propval_t combining_class(utf8proc_int32_t c) { return utf8proc_get_pro
 
 // Decompose, order, compose. utf8proc's own ordering is quadratic in the
 // length of a run of marks, so that step is done here.
-void normalise_run(std::vector<utf8proc_int32_t>& run, std::vector<utf8proc_int32_t>& work, std::string& out) {
+void normalise_run(std::vector<utf8proc_int32_t>& run, std::vector<utf8proc_int32_t>& work,
+                   std::string& out) {
     constexpr auto kDecompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
     constexpr auto kCompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
     work.clear();
@@ -30,7 +31,8 @@ void normalise_run(std::vector<utf8proc_int32_t>& run, std::vector<utf8proc_int3
         std::size_t end = i;
         while (end < work.size() && combining_class(work[end]) != 0) ++end;
         if (end - i > 1)
-            std::stable_sort(work.begin() + static_cast<std::ptrdiff_t>(i), work.begin() + static_cast<std::ptrdiff_t>(end),
+            std::stable_sort(work.begin() + static_cast<std::ptrdiff_t>(i),
+                             work.begin() + static_cast<std::ptrdiff_t>(end),
                              [](auto a, auto b) { return combining_class(a) < combining_class(b); });
         i = end + (end == i);
     }

@@ -40,7 +40,8 @@ std::string replace_all(std::string_view text, std::string_view literal, std::st
     out.reserve(text.size());
     std::size_t from = 0;
     if (!literal.empty()) {
-        for (std::size_t at; (at = text.find(literal, from)) != std::string_view::npos; from = at + literal.size()) {
+        for (std::size_t at; (at = text.find(literal, from)) != std::string_view::npos;
+             from = at + literal.size()) {
             out.append(text.substr(from, at - from));
             out.append(content);
         }

@@ -105,7 +105,9 @@ class Stepper {
         if (s.regex)
             split(SplitBehavior::isolated, false,
                   [&](std::string_view piece) { s.regex->find_all(piece, scratch_, found_); });
-        rewrite([](std::string_view piece, std::size_t, std::string& out) { byte_alphabet::append_mapped(out, piece); });
+        rewrite([](std::string_view piece, std::size_t, std::string& out) {
+            byte_alphabet::append_mapped(out, piece);
+        });
     }
 
     void operator()(const MetaspaceStep& s) {

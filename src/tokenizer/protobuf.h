@@ -21,11 +21,20 @@ class ProtobufReader {
         std::uint64_t tag = varint();
         field_ = static_cast<std::uint32_t>(tag >> 3);
         switch (tag & 7) {
-            case 0: number_ = varint(); break;
-            case 1: bytes_ = take(8); break;
-            case 2: bytes_ = take(varint()); break;
-            case 5: bytes_ = take(4); break;
-            default: broken("a field of an unknown wire type");
+            case 0:
+                number_ = varint();
+                break;
+            case 1:
+                bytes_ = take(8);
+                break;
+            case 2:
+                bytes_ = take(varint());
+                break;
+            case 5:
+                bytes_ = take(4);
+                break;
+            default:
+                broken("a field of an unknown wire type");
         }
         wire_ = static_cast<unsigned>(tag & 7);
         if (field_ == 0) broken("a field with number 0");
@@ -38,7 +47,8 @@ class ProtobufReader {
     float float32() const {
         if (wire_ != 5) wrong();
         std::uint32_t bits = 0;
-        for (int i = 3; i >= 0; --i) bits = bits << 8 | static_cast<unsigned char>(bytes_[static_cast<std::size_t>(i)]);
+        for (int i = 3; i >= 0; --i)
+            bits = bits << 8 | static_cast<unsigned char>(bytes_[static_cast<std::size_t>(i)]);
         return std::bit_cast<float>(bits);
     }
 

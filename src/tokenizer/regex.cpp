@@ -62,8 +62,8 @@ Regex::Regex(std::string_view pattern, std::string_view where)
     int error = 0;
     PCRE2_SIZE offset = 0;
     code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern_.pcre.data()), pattern_.pcre.size(),
-                                PCRE2_NEVER_UTF | PCRE2_NO_AUTO_CAPTURE | PCRE2_DOLLAR_ENDONLY, &error, &offset,
-                                nullptr);
+                                PCRE2_NEVER_UTF | PCRE2_NO_AUTO_CAPTURE | PCRE2_DOLLAR_ENDONLY, &error,
+                                &offset, nullptr);
     if (!code_->code)
         fail(ErrorKind::unsupported, "{}: the pattern does not compile: {}.", where_, message_of(error));
     code_->jit = pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE) == 0;
@@ -88,7 +88,8 @@ void Regex::find_all(std::string_view text, RegexScratch& scratch, std::vector<T
 
     auto search = [&](std::size_t from) {
         auto run = [&](bool jit, std::uint32_t options) {
-            return jit ? pcre2_jit_match(code_->code, s.atoms.data(), count, from, options, s.match, s.context)
+            return jit ? pcre2_jit_match(code_->code, s.atoms.data(), count, from, options, s.match,
+                                         s.context)
                        : pcre2_match(code_->code, s.atoms.data(), count, from, options, s.match, s.context);
         };
         int rc = run(code_->jit, 0);

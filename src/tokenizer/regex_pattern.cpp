@@ -52,8 +52,8 @@ class Parser {
         return true;
     }
     [[noreturn]] void refuse(std::string_view what) const {
-        fail(ErrorKind::unsupported, "{}: the pattern uses {} at byte {}, which Forge does not implement.", where_,
-             what, at_);
+        fail(ErrorKind::unsupported, "{}: the pattern uses {} at byte {}, which Forge does not implement.",
+             where_, what, at_);
     }
     [[noreturn]] void wrong(std::string_view what) const {
         fail("{}: the pattern is malformed at byte {}: {}.", where_, at_, what);
@@ -79,7 +79,8 @@ class Parser {
         char32_t before = 0;  // the literal before, for multi-character case folding
         while (more() && peek() != '|' && peek() != ')') {
             char32_t literal = item(fold, depth);
-            if (fold && folds_to_one(before, literal)) refuse("a case-insensitive 'ss', 'ff', 'fi', 'fl' or 'st'");
+            if (fold && folds_to_one(before, literal))
+                refuse("a case-insensitive 'ss', 'ff', 'fi', 'fl' or 'st'");
             before = literal;
             if (quantifier()) before = 0;
         }
@@ -122,7 +123,7 @@ class Parser {
         CodePointSet set;
         std::optional<char32_t> literal;
         if (c == '\\') {
-            literal = escape(set, fold);
+            literal = escape(set, fold, false);
         } else {
             literal = next_char();
         }
@@ -244,22 +245,38 @@ class Parser {
     }
 
     // At a backslash. Returns a literal, or adds a class to `set` and returns nothing.
-    std::optional<char32_t> escape(CodePointSet& set, bool fold) {
+    std::optional<char32_t> escape(CodePointSet& set, bool fold, bool in_bracket) {
         ++at_;
         if (!more()) wrong("it ends with a backslash");
         char c = peek();
         switch (c) {
-            case 'n': return ++at_, U'\n';
-            case 'r': return ++at_, U'\r';
-            case 't': return ++at_, U'\t';
-            case 'f': return ++at_, U'\f';
-            case 'v': return ++at_, U'\v';
-            case 'a': return ++at_, U'\a';
-            case 'e': return ++at_, char32_t{0x1B};
-            case 's': return ++at_, set.add(CodePointSet::white_space()), std::nullopt;
-            case 'S': return ++at_, set.add(CodePointSet::white_space().complement()), std::nullopt;
-            case 'w': return ++at_, set.add(CodePointSet::word()), std::nullopt;
-            case 'W': return ++at_, set.add(CodePointSet::word().complement()), std::nullopt;
+            case 'n':
+                return ++at_, U'\n';
+            case 'r':
+                return ++at_, U'\r';
+            case 't':
+                return ++at_, U'\t';
+            case 'f':
+                return ++at_, U'\f';
+            case 'v':
+                return ++at_, U'\v';
+            case 'a':
+                return ++at_, U'\a';
+            case 'e':
+                return ++at_, char32_t{0x1B};
+            case 's':
+                return ++at_, set.add(CodePointSet::white_space()), std::nullopt;
+            case 'S':
+                return ++at_, set.add(CodePointSet::white_space().complement()), std::nullopt;
+            case 'w':
+            case 'W': {
+                CodePointSet word = CodePointSet::word();
+                // Outside brackets Oniguruma also counts Latin-1's superscripts and fractions.
+                if (!in_bracket)
+                    for (char32_t digit : {0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE}) word.add(digit);
+                set.add(c == 'w' ? word : word.complement());
+                return ++at_, std::nullopt;
+            }
             case 'd':
             case 'D': {
                 CodePointSet digits;
@@ -268,10 +285,13 @@ class Parser {
                 return ++at_, std::nullopt;
             }
             case 'p':
-            case 'P': return property(set, fold), std::nullopt;
+            case 'P':
+                return property(set, fold), std::nullopt;
             case 'x':
-            case 'u': return hex_escape();
-            default: break;
+            case 'u':
+                return hex_escape();
+            default:
+                break;
         }
         if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'))
             refuse(fmt::format("the escape '\\{}'", c));
@@ -325,7 +345,7 @@ class Parser {
             if (peek() == '[') refuse("a class inside a class");
             if (starts("&&")) refuse("'&&' in a class");
             first = false;
-            std::optional<char32_t> low = peek() == '\\' ? escape(set, fold) : next_char();
+            std::optional<char32_t> low = peek() == '\\' ? escape(set, fold, true) : next_char();
             if (peek() != '-' || peek(1) == ']' || !more()) {
                 if (low) add_range(set, *low, *low, fold);
                 continue;
@@ -334,7 +354,7 @@ class Parser {
             ++at_;
             if (peek() == '[') refuse("a class inside a class");
             if (!more()) wrong("a '[' has no ']'");
-            std::optional<char32_t> high = peek() == '\\' ? escape(set, fold) : next_char();
+            std::optional<char32_t> high = peek() == '\\' ? escape(set, fold, true) : next_char();
             if (!high) refuse("a range that ends with a class");
             if (*low > *high) wrong("a range ends before it begins");
             add_range(set, *low, *high, fold);
@@ -374,10 +394,11 @@ std::vector<std::vector<std::uint8_t>> partition(const std::vector<CodePointSet>
         auto [entry, added] = atom_of.try_emplace(members, static_cast<int>(atom_of.size()) + 1);
         if (added) {
             if (entry->second > kMaxAtoms)
-                fail(ErrorKind::unsupported, "{}: the pattern tells more than {} kinds of characters apart.", where,
-                     kMaxAtoms);
+                fail(ErrorKind::unsupported, "{}: the pattern tells more than {} kinds of characters apart.",
+                     where, kMaxAtoms);
             for (std::size_t s = 0; s < sets.size(); ++s)
-                if (members[s / 64] >> (s % 64) & 1) atoms_of_set[s].push_back(static_cast<std::uint8_t>(entry->second));
+                if (members[s / 64] >> (s % 64) & 1)
+                    atoms_of_set[s].push_back(static_cast<std::uint8_t>(entry->second));
         }
         std::fill(flat.begin() + from, flat.begin() + to, static_cast<std::uint8_t>(entry->second));
         from = to;
@@ -399,7 +420,8 @@ void AtomTable::build(const std::vector<std::uint8_t>& flat) {
     for (std::size_t block = 0; block < index_.size(); ++block) {
         std::string_view content(reinterpret_cast<const char*>(flat.data()) + block * 256, 256);
         auto [entry, added] = seen.try_emplace(content, static_cast<std::uint16_t>(seen.size()));
-        if (added) blocks_.insert(blocks_.end(), flat.begin() + block * 256, flat.begin() + (block + 1) * 256);
+        if (added)
+            blocks_.insert(blocks_.end(), flat.begin() + block * 256, flat.begin() + (block + 1) * 256);
         index_[block] = entry->second;
     }
 }

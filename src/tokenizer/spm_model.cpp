@@ -26,7 +26,8 @@ SpmModel::SpmModel(StringIds ids, std::vector<float> scores, std::vector<std::in
     if (ids_.find(kEscapedSpace) >= 0) borders_.enable();
 }
 
-void SpmModel::encode_bytes(std::string_view text, std::vector<std::int32_t>& out, bool& after_unknown) const {
+void SpmModel::encode_bytes(std::string_view text, std::vector<std::int32_t>& out,
+                            bool& after_unknown) const {
     bool all = !byte_ids_.empty();
     for (char c : text) all = all && byte_ids_[static_cast<unsigned char>(c)] >= 0;
     if (all) {

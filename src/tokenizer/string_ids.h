@@ -36,7 +36,8 @@ class StringIds {
         if ((entries_.size() + 1) * 3 > slots_.size() * 2) grow();
         std::size_t slot = find_slot(text);
         if (slots_[slot]) return false;
-        entries_.push_back({static_cast<std::uint64_t>(arena_.size()), static_cast<std::uint32_t>(text.size()), id});
+        entries_.push_back(
+            {static_cast<std::uint64_t>(arena_.size()), static_cast<std::uint32_t>(text.size()), id});
         arena_.append(text);
         slots_[slot] = static_cast<std::uint32_t>(entries_.size());
         return true;

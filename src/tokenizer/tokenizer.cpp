@@ -36,7 +36,8 @@ class WordCache {
     }
     void remember(std::string_view word, std::size_t at, std::size_t count) {
         if (slots_.empty() || word.size() > kMaxWord) return;
-        slot(word) = {word.data(), static_cast<std::uint32_t>(word.size()), static_cast<std::uint32_t>(count), at};
+        slot(word) = {word.data(), static_cast<std::uint32_t>(word.size()), static_cast<std::uint32_t>(count),
+                      at};
     }
 
   private:
@@ -57,9 +58,10 @@ class Encoder {
 
     void run(std::string_view text) {
         split_on_added(text, false, true, [&](std::string_view piece, bool at_start) {
-            std::string normal = t_.normalizer.empty() ? std::string(piece)
-                                                       : t_.normalizer.apply(std::string(piece), regex_);
-            split_on_added(normal, true, at_start, [&](std::string_view part, bool start) { words(part, start); });
+            std::string normal =
+                t_.normalizer.empty() ? std::string(piece) : t_.normalizer.apply(std::string(piece), regex_);
+            split_on_added(normal, true, at_start,
+                           [&](std::string_view part, bool start) { words(part, start); });
         });
     }
 
@@ -110,11 +112,21 @@ class Encoder {
 };
 
 // Control tokens with one of these texts end a turn in every model that has them.
-constexpr std::array<std::string_view, 14> kEndTexts = {
-    "<|eot_id|>",       "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>",
-    "</s>",             "<|eom_id|>", "<|end_of_text|>", "<eos>", "<turn|>",
-    "<|tool_response>", "<|return|>", "<|call|>",
-    "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"};
+constexpr std::array<std::string_view, 14> kEndTexts = {"<|eot_id|>",
+                                                        "<|im_end|>",
+                                                        "<|end|>",
+                                                        "<end_of_turn>",
+                                                        "<|endoftext|>",
+                                                        "</s>",
+                                                        "<|eom_id|>",
+                                                        "<|end_of_text|>",
+                                                        "<eos>",
+                                                        "<turn|>",
+                                                        "<|tool_response>",
+                                                        "<|return|>",
+                                                        "<|call|>",
+                                                        "<\xEF\xBD\x9C"
+                                                        "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"};
 
 }  // namespace
 
@@ -190,7 +202,8 @@ std::string Tokenizer::token_text(std::int32_t id) const {
         if (d.valid) {
             out.append(bytes, i, d.length);
         } else {
-            for (std::size_t k = 0; k < d.length; ++k) out += byte_token_text(static_cast<std::uint8_t>(bytes[i + k]));
+            for (std::size_t k = 0; k < d.length; ++k)
+                out += byte_token_text(static_cast<std::uint8_t>(bytes[i + k]));
         }
         i += d.length;
     }

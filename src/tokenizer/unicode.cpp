@@ -61,7 +61,8 @@ void append(std::string& out, char32_t c) {
     } else if (c < 0x10000) {
         push(0xE0 | c >> 12), push(0x80 | (c >> 6 & 0x3F)), push(0x80 | (c & 0x3F));
     } else {
-        push(0xF0 | c >> 18), push(0x80 | (c >> 12 & 0x3F)), push(0x80 | (c >> 6 & 0x3F)), push(0x80 | (c & 0x3F));
+        push(0xF0 | c >> 18), push(0x80 | (c >> 12 & 0x3F)), push(0x80 | (c >> 6 & 0x3F)),
+            push(0x80 | (c & 0x3F));
     }
 }
 
@@ -112,8 +113,10 @@ bool is_word(char32_t c) {
         case Category::Me:
         case Category::Nd:
         case Category::Nl:
-        case Category::Pc: return true;
-        default: return c == 0x200C || c == 0x200D || in(kAlphabeticSymbols, c);
+        case Category::Pc:
+            return true;
+        default:
+            return c == 0x200C || c == 0x200D || in(kAlphabeticSymbols, c);
     }
 }
 

@@ -19,10 +19,12 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
-int tokenize(const forge::Tokenizer& t, std::shared_ptr<const forge::Tokenizer> shared, const std::string& path,
-             forge::EncodeOptions options) {
+int tokenize(const forge::Tokenizer& t, std::shared_ptr<const forge::Tokenizer> shared,
+             const std::string& path, forge::EncodeOptions options) {
     std::ifstream in(path);
     for (std::string line; std::getline(in, line);) {
         auto text = nlohmann::json::parse(line).get<std::string>();
@@ -51,8 +53,8 @@ int time_file(const std::string& model, const std::string& path) {
     start = Clock::now();
     auto back = t->decode(ids);
     double decode = seconds_since(start);
-    fmt::print("load {:.3f} s, encode {} bytes -> {} ids {:.3f} s, decode {:.3f} s\n", load, text.size(), ids.size(),
-               encode, decode);
+    fmt::print("load {:.3f} s, encode {} bytes -> {} ids {:.3f} s, decode {:.3f} s\n", load, text.size(),
+               ids.size(), encode, decode);
     return 0;
 }
 

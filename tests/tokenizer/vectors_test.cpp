@@ -25,7 +25,8 @@ std::vector<std::string> texts_of(const std::string& content) {
     const std::string separator = "\n__ggml_vocab_test__\n";
     std::vector<std::string> out;
     std::size_t from = 0;
-    for (std::size_t at; (at = content.find(separator, from)) != std::string::npos; from = at + separator.size())
+    for (std::size_t at; (at = content.find(separator, from)) != std::string::npos;
+         from = at + separator.size())
         out.push_back(content.substr(from, at - from));
     return out;
 }
