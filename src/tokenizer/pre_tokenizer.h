@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "regex.h"
+#include "unicode_regex.h"
 
 namespace forge {
 

@@ -1,5 +1,5 @@
 // A tokenizer's regular expression, run by PCRE2 (JIT where it is available).
-// regex.cpp is the only file that sees PCRE2.
+// unicode_regex.cpp is the only file that sees PCRE2.
 #pragma once
 
 #include <cstdint>
