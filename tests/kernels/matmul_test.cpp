@@ -105,16 +105,16 @@ std::string label(Isa isa, DType type, const NamedFormat& format, int m, std::in
 }
 
 std::vector<std::int64_t> widths(const NamedFormat& f) {
-    if (f.format.is_dense()) return {71, 100, 288, 1024, 1, 576};
+    if (f.format.is_dense()) return {71, 100, 288, 1, 576};
     std::vector<std::int64_t> out;
-    for (const std::int64_t k : {32, 96, 288, 576, 1280, 256, 768, 2048})
+    for (const std::int64_t k : {32, 96, 288, 576, 1280, 256, 768})
         if (k % f.multiple == 0) out.push_back(k);
     return out;
 }
 
 TEST(Matmul, EveryFormatTypeAndShape) {
     const std::vector<int> ms = {1, 2, 3, 4, 5, 7, 8, 9, 17, 33, 64, 130};
-    const std::vector<std::int64_t> ns = {37, 5, 100, 1};
+    const std::vector<std::int64_t> ns = {37, 5, 52, 1};
     std::size_t turn = 0;
     for (const Isa isa : isas())
         for (const NamedFormat& format : all_formats())
@@ -404,9 +404,9 @@ TEST(Matmul, GemmBeyondOneTile) {
         for (const char* name : {"gguf q4_k", "gguf q6_k", "gguf q3_k", "gguf bf16", "mlx q5/64 bf16 +bias"})
             for (const NamedFormat& format : all_formats()) {
                 if (format.name != name) continue;
-                Launch launch(format.format, DType::bf16, 600, 50, 1280, isa);
+                Launch launch(format.format, DType::bf16, 530, 14, 1280, isa);
                 launch.go(isa);
-                expect_close(launch, isa, label(isa, DType::bf16, format, 600, 50, 1280));
+                expect_close(launch, isa, label(isa, DType::bf16, format, 530, 14, 1280));
             }
     }
 }

@@ -11,22 +11,33 @@
 
 namespace forge::FORGE_SIMD {
 
-// 32 bf16 words: value(i) for i in 0..31, each exact.
-template <typename Fn>
-FORGE_INLINE __m512i word_table(Fn&& value) {
-    alignas(64) std::uint16_t words[32];
-    for (int i = 0; i < 32; ++i)
-        words[i] =
-            static_cast<std::uint16_t>(__builtin_bit_cast(std::uint32_t, static_cast<float>(value(i))) >> 16);
-    return _mm512_load_si512(words);
+// 32 bf16 words: sixteen floats, each exact in bf16, twice.
+FORGE_INLINE __m512i word_table(const float* values) {
+    const __m512i words = _mm512_srli_epi32(_mm512_loadu_si512(values), 16);
+    return _mm512_broadcast_i64x4(_mm512_cvtepi32_epi16(words));
+}
+// step * (i % period) + from, as words
+FORGE_INLINE __m512i word_table(int period, float step, float from) {
+    float values[16];
+    for (int i = 0; i < 16; ++i) values[i] = step * static_cast<float>(i & (period - 1)) + from;
+    return word_table(values);
 }
 
 FORGE_INLINE F32 dot_words(F32 sum, __m512i a, __m512i b) {
     return {_mm512_dpbf16_ps(sum.v, (__m512bh)a, (__m512bh)b)};
 }
-template <int M>
-FORGE_INLINE void dot_words(F32 (&sums)[M], __m512i words, const bf16* const (&x)[M], std::int64_t at) {
-    for (int m = 0; m < M; ++m) sums[m] = dot_words(sums[m], words, _mm512_loadu_si512(x[m] + at));
+template <int n>
+FORGE_INLINE __m512i shift_words(__m512i v) {
+    if constexpr (n == 0)
+        return v;
+    else
+        return _mm512_srli_epi16(v, n);
+}
+// 64 bytes of codes, in a register: left to itself the compiler loads them again for every shift.
+FORGE_INLINE __m512i load_codes(const std::uint8_t* p) {
+    __m512i codes = _mm512_loadu_si512(p);
+    asm("" : "+v"(codes));
+    return codes;
 }
 FORGE_INLINE __mmask32 load_mask(const std::uint8_t* p) {
     std::uint32_t mask;
@@ -34,16 +45,41 @@ FORGE_INLINE __mmask32 load_mask(const std::uint8_t* p) {
     return mask;
 }
 
-template <CodeKind kind>
+// What the paths below have in common. A path says how a block of one row is loaded and
+// what the words of step j are; kinds whose codes come in two parts that add up give both.
+template <CodeKind kind, typename Derived>
 struct WordPathBase {
     using X = bf16;
     static constexpr CodeKind code_kind = kind;
     static constexpr bool scaled = !is_dense(kind);
     static constexpr int lane_elements = stride_of(kind);
     static constexpr int block = steps_of(kind) * kLanes;
-    static FORGE_INLINE void prefetch_codes(RowCodes row, std::int64_t b) {
-        constexpr std::int64_t bytes = static_cast<std::int64_t>(block) * code_bits(kind) / 8;
-        for (std::int64_t at = 0; at < bytes; at += 64) prefetch(row.low + b * bytes + at + kAhead);
+    static constexpr int steps = block / 32;
+
+    // Rows inside steps: neighbouring instructions belong to different sums.
+    template <int R, int M>
+    FORGE_INLINE void dot(const RowCodes (&rows)[R], std::int64_t b, const bf16* const (&x)[M],
+                          F32 (&d)[R][M]) const {
+        const Derived& self = static_cast<const Derived&>(*this);
+        typename Derived::Block codes[R];
+        unroll<R>([&](auto r) __attribute__((always_inline)) {
+            codes[r] = Derived::load(rows[r], b);
+            unroll<M>([&](auto m) __attribute__((always_inline)) { d[r][m] = zero(); });
+        });
+        unroll<steps>([&](auto j) __attribute__((always_inline)) {
+            __m512i xs[M];
+            unroll<M>([&](auto m) __attribute__((always_inline)) {
+                xs[m] = _mm512_loadu_si512(x[m] + b * block + 32 * j);
+            });
+            unroll<Derived::parts>([&](auto part) __attribute__((always_inline)) {
+                unroll<R>([&](auto r) __attribute__((always_inline)) {
+                    const __m512i words = self.template words<j, part>(codes[r]);
+                    unroll<M>([&](auto m) __attribute__((always_inline)) {
+                        d[r][m] = dot_words(d[r][m], words, xs[m]);
+                    });
+                });
+            });
+        });
     }
 };
 
@@ -51,126 +87,119 @@ template <CodeKind kind>
 struct WordPath;
 
 template <>
-struct WordPath<CodeKind::dense_bf16> : WordPathBase<CodeKind::dense_bf16> {
+struct WordPath<CodeKind::dense_bf16> : WordPathBase<CodeKind::dense_bf16, WordPath<CodeKind::dense_bf16>> {
+    static constexpr int parts = 1;
     explicit WordPath(const WeightFormat&) {}
-    template <int M>
-    FORGE_INLINE void dot(RowCodes row, std::int64_t b, const bf16* const (&x)[M], F32 (&d)[M]) const {
-        for (F32& sum : d) sum = zero();
-        unroll<4>([&](auto j) __attribute__((always_inline)) {
-            dot_words<M>(d, _mm512_loadu_si512(row.low + b * block * 2 + 64 * j), x, b * block + 32 * j);
-        });
+    using Block = const std::uint8_t*;
+    static FORGE_INLINE Block load(RowCodes row, std::int64_t b) { return row.low + b * block * 2; }
+    template <int j, int>
+    FORGE_INLINE __m512i words(Block at) const {
+        return _mm512_loadu_si512(at + 64 * j);
     }
 };
 
 template <>
-struct WordPath<CodeKind::nibbles> : WordPathBase<CodeKind::nibbles> {
+struct WordPath<CodeKind::nibbles> : WordPathBase<CodeKind::nibbles, WordPath<CodeKind::nibbles>> {
+    static constexpr int parts = 1;
     __m512i table;
-    explicit WordPath(const WeightFormat& format) {
-        const SmallTable small(format);
-        table = word_table([&](int i) { return small.values[i % 16]; });
-    }
-    template <int M>
-    FORGE_INLINE void dot(RowCodes row, std::int64_t b, const bf16* const (&x)[M], F32 (&d)[M]) const {
-        const __m512i codes = _mm512_loadu_si512(row.low + b * 64);
-        for (F32& sum : d) sum = zero();
-        unroll<4>([&](auto j) __attribute__((always_inline)) {
-            dot_words<M>(d, _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 4 * j), table), x,
-                         b * block + 32 * j);
-        });
+    explicit WordPath(const WeightFormat& format) : table(word_table(SmallTable(format).values)) {}
+    using Block = __m512i;
+    static FORGE_INLINE Block load(RowCodes row, std::int64_t b) { return load_codes(row.low + b * 64); }
+    template <int j, int>
+    FORGE_INLINE __m512i words(Block codes) const {
+        return _mm512_permutexvar_epi16(shift_words<4 * j>(codes), table);
     }
 };
 
 template <>
-struct WordPath<CodeKind::nibbles_1> : WordPathBase<CodeKind::nibbles_1> {
+struct WordPath<CodeKind::nibbles_1> : WordPathBase<CodeKind::nibbles_1, WordPath<CodeKind::nibbles_1>> {
+    static constexpr int parts = 1;
     __m512i low, high;  // of codes without and with the fifth bit
     explicit WordPath(const WeightFormat& format)
-        : low(word_table([&](int i) { return i % 16 - format.zero; })),
-          high(word_table([&](int i) { return i % 16 + 16 - format.zero; })) {}
-    template <int M>
-    FORGE_INLINE void dot(RowCodes row, std::int64_t b, const bf16* const (&x)[M], F32 (&d)[M]) const {
-        const __m512i codes = _mm512_loadu_si512(row.low + b * 64);
-        for (F32& sum : d) sum = zero();
-        unroll<4>([&](auto j) __attribute__((always_inline)) {
-            const __m512i index = _mm512_srli_epi16(codes, 4 * j);
-            const __m512i words = _mm512_mask_permutexvar_epi16(
-                _mm512_permutexvar_epi16(index, low), load_mask(row.high + b * 16 + 4 * j), index, high);
-            dot_words<M>(d, words, x, b * block + 32 * j);
-        });
+        : low(word_table(16, 1, -format.zero)), high(word_table(16, 1, 16.0f - format.zero)) {}
+    struct Block {
+        __m512i codes;
+        const std::uint8_t* masks;
+    };
+    static FORGE_INLINE Block load(RowCodes row, std::int64_t b) {
+        return {load_codes(row.low + b * 64), row.high + b * 16};
+    }
+    template <int j, int>
+    FORGE_INLINE __m512i words(const Block& b) const {
+        const __m512i index = shift_words<4 * j>(b.codes);
+        return _mm512_mask_permutexvar_epi16(_mm512_permutexvar_epi16(index, low), load_mask(b.masks + 4 * j),
+                                             index, high);
     }
 };
 
 template <>
-struct WordPath<CodeKind::nibbles_2> : WordPathBase<CodeKind::nibbles_2> {
+struct WordPath<CodeKind::nibbles_2> : WordPathBase<CodeKind::nibbles_2, WordPath<CodeKind::nibbles_2>> {
+    static constexpr int parts = 2;
     __m512i low, high;  // of the low four bits and of the two above; their sum is T(code)
     explicit WordPath(const WeightFormat& format)
-        : low(word_table([](int i) { return i % 16; })),
-          high(word_table([&](int i) { return i % 4 * 16 - format.zero; })) {}
-    template <int M>
-    FORGE_INLINE void dot(RowCodes row, std::int64_t b, const bf16* const (&x)[M], F32 (&d)[M]) const {
-        const __m512i codes = _mm512_loadu_si512(row.low + b * 64);
-        const __m512i twos = _mm512_srl_epi16(_mm512_loadu_si512(row.high + b / 2 * 64),
-                                              _mm_cvtsi32_si128(static_cast<int>(b % 2 * 8)));
-        for (F32& sum : d) sum = zero();
-        unroll<4>([&](auto j) __attribute__((always_inline)) {
-            dot_words<M>(d, _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 4 * j), low), x,
-                         b * block + 32 * j);
-            dot_words<M>(d, _mm512_permutexvar_epi16(_mm512_srli_epi16(twos, 2 * j), high), x,
-                         b * block + 32 * j);
-        });
+        : low(word_table(16, 1, 0)), high(word_table(4, 16, -format.zero)) {}
+    struct Block {
+        __m512i codes, twos;
+    };
+    static FORGE_INLINE Block load(RowCodes row, std::int64_t b) {
+        const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(b % 2 * 8));
+        return {load_codes(row.low + b * 64),
+                _mm512_srl_epi16(_mm512_loadu_si512(row.high + b / 2 * 64), shift)};
+    }
+    template <int j, int part>
+    FORGE_INLINE __m512i words(const Block& b) const {
+        if constexpr (part == 0)
+            return _mm512_permutexvar_epi16(shift_words<4 * j>(b.codes), low);
+        else
+            return _mm512_permutexvar_epi16(shift_words<2 * j>(b.twos), high);
     }
 };
 
 template <>
-struct WordPath<CodeKind::pairs> : WordPathBase<CodeKind::pairs> {
+struct WordPath<CodeKind::pairs> : WordPathBase<CodeKind::pairs, WordPath<CodeKind::pairs>> {
+    static constexpr int parts = 1;
     __m512i table;
-    explicit WordPath(const WeightFormat& format)
-        : table(word_table([&](int i) { return i % 4 - format.zero; })) {}
-    template <int M>
-    FORGE_INLINE void dot(RowCodes row, std::int64_t b, const bf16* const (&x)[M], F32 (&d)[M]) const {
-        const __m512i codes = _mm512_loadu_si512(row.low + b * 64);
-        for (F32& sum : d) sum = zero();
-        unroll<8>([&](auto j) __attribute__((always_inline)) {
-            dot_words<M>(d, _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 2 * j), table), x,
-                         b * block + 32 * j);
-        });
+    explicit WordPath(const WeightFormat& format) : table(word_table(4, 1, -format.zero)) {}
+    using Block = __m512i;
+    static FORGE_INLINE Block load(RowCodes row, std::int64_t b) { return load_codes(row.low + b * 64); }
+    template <int j, int>
+    FORGE_INLINE __m512i words(Block codes) const {
+        return _mm512_permutexvar_epi16(shift_words<2 * j>(codes), table);
     }
 };
 
 template <>
-struct WordPath<CodeKind::pairs_1> : WordPathBase<CodeKind::pairs_1> {
-    __m512i low, high;
+struct WordPath<CodeKind::pairs_1> : WordPathBase<CodeKind::pairs_1, WordPath<CodeKind::pairs_1>> {
+    static constexpr int parts = 1;
+    __m512i low, high;  // of codes without and with the third bit
     explicit WordPath(const WeightFormat& format)
-        : low(word_table([&](int i) { return i % 4 - format.zero; })),
-          high(word_table([&](int i) { return i % 4 + 4 - format.zero; })) {}
-    template <int M>
-    FORGE_INLINE void dot(RowCodes row, std::int64_t b, const bf16* const (&x)[M], F32 (&d)[M]) const {
-        const __m512i codes = _mm512_loadu_si512(row.low + b * 64);
-        for (F32& sum : d) sum = zero();
-        unroll<8>([&](auto j) __attribute__((always_inline)) {
-            const __m512i index = _mm512_srli_epi16(codes, 2 * j);
-            const __m512i words = _mm512_mask_permutexvar_epi16(
-                _mm512_permutexvar_epi16(index, low), load_mask(row.high + b * 32 + 4 * j), index, high);
-            dot_words<M>(d, words, x, b * block + 32 * j);
-        });
+        : low(word_table(4, 1, -format.zero)), high(word_table(4, 1, 4.0f - format.zero)) {}
+    struct Block {
+        __m512i codes;
+        const std::uint8_t* masks;
+    };
+    static FORGE_INLINE Block load(RowCodes row, std::int64_t b) {
+        return {load_codes(row.low + b * 64), row.high + b * 32};
+    }
+    template <int j, int>
+    FORGE_INLINE __m512i words(const Block& b) const {
+        const __m512i index = shift_words<2 * j>(b.codes);
+        return _mm512_mask_permutexvar_epi16(_mm512_permutexvar_epi16(index, low), load_mask(b.masks + 4 * j),
+                                             index, high);
     }
 };
 
 template <>
-struct WordPath<CodeKind::bytes> : WordPathBase<CodeKind::bytes> {
+struct WordPath<CodeKind::bytes> : WordPathBase<CodeKind::bytes, WordPath<CodeKind::bytes>> {
+    static constexpr int parts = 2;
     __m512i low, high;  // of a byte's nibbles; their sum is T(code)
     explicit WordPath(const WeightFormat& format)
-        : low(word_table([](int i) { return i % 16; })),
-          high(word_table([&](int i) { return i % 16 * 16 - format.zero; })) {}
-    template <int M>
-    FORGE_INLINE void dot(RowCodes row, std::int64_t b, const bf16* const (&x)[M], F32 (&d)[M]) const {
-        const __m512i codes = _mm512_loadu_si512(row.low + b * 64);
-        for (F32& sum : d) sum = zero();
-        unroll<2>([&](auto j) __attribute__((always_inline)) {
-            dot_words<M>(d, _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 8 * j), low), x,
-                         b * block + 32 * j);
-            dot_words<M>(d, _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 8 * j + 4), high), x,
-                         b * block + 32 * j);
-        });
+        : low(word_table(16, 1, 0)), high(word_table(16, 16, -format.zero)) {}
+    using Block = __m512i;
+    static FORGE_INLINE Block load(RowCodes row, std::int64_t b) { return load_codes(row.low + b * 64); }
+    template <int j, int part>
+    FORGE_INLINE __m512i words(Block codes) const {
+        return _mm512_permutexvar_epi16(shift_words<8 * j + 4 * part>(codes), part == 0 ? low : high);
     }
 };
 

@@ -61,12 +61,17 @@ struct Tail {
 struct SmallTable {
     float values[16];
     explicit SmallTable(const WeightFormat& format) {
-        const int count = format.bits < 4 ? 1 << format.bits : 16;
-        for (int i = 0; i < 16; ++i) {
-            const int code = i % count;
-            values[i] = format.map == CodeMap::iq4nl  ? iq4nl_values[static_cast<std::size_t>(code)]
-                        : format.map == CodeMap::e2m1 ? e2m1_values[static_cast<std::size_t>(code)]
-                                                      : static_cast<float>(code - format.zero);
+        const float zero = format.zero;
+        const bool two_bits = format.bits == 2;
+        switch (format.map) {
+            case CodeMap::iq4nl:
+                std::memcpy(values, iq4nl_values.data(), sizeof values);
+                break;
+            case CodeMap::e2m1:
+                std::memcpy(values, e2m1_values.data(), sizeof values);
+                break;
+            default:
+                for (int i = 0; i < 16; ++i) values[i] = static_cast<float>(two_bits ? i & 3 : i) - zero;
         }
     }
 };

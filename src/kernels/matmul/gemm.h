@@ -102,7 +102,7 @@ __attribute__((noinline)) void dequantise(const Codec<kind>& codec, const Weight
     std::uint32_t lane_group[kLanes] = {};
     if constexpr (scaled)
         for (int i = 0; i < kLanes; ++i)
-            lane_group[i] = static_cast<std::uint32_t>(i * stride_of(kind) / format.group);
+            lane_group[i] = static_cast<std::uint32_t>(i * stride_of(kind) >> group_shift(format));
     const U32 spread = load_ints(lane_group);
     Tail<kind> tail;
     for (std::int64_t b = 0; b * block < count; ++b) {
@@ -111,8 +111,8 @@ __attribute__((noinline)) void dequantise(const Codec<kind>& codec, const Weight
         const auto loaded = codec.load(codes, b);
         F32 scale = zero(), offset = zero();
         if constexpr (scaled) {
-            scale = permute(load(scales + b * block / format.group), spread);
-            if (offsets) offset = permute(load(offsets + b * block / format.group), spread);
+            scale = permute(load(scales + (b * block >> group_shift(format))), spread);
+            if (offsets) offset = permute(load(offsets + (b * block >> group_shift(format))), spread);
         }
         const auto value = [&](auto j) __attribute__((always_inline)) {
             const F32 code = codec.template value<j>(loaded);

@@ -30,9 +30,13 @@ FORGE_INLINE U32 operator>>(U32 a, U32 n) { return {_mm512_srlv_epi32(a.v, n.v)}
 FORGE_INLINE F32 to_float(U32 a) { return {_mm512_cvtepi32_ps(a.v)}; }  // values below 2^31
 FORGE_INLINE F32 as_float(U32 a) { return {_mm512_castsi512_ps(a.v)}; }
 FORGE_INLINE U32 load_bytes(const std::uint8_t* p, int n) {
+    if (n == 16) return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
     return {_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(first_lanes(n).v, p))};
 }
 FORGE_INLINE F32 load_i8(const std::uint8_t* p, int n) {
+    if (n == 16)
+        return {
+            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
     return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(first_lanes(n).v, p)))};
 }
 FORGE_INLINE F32 broadcast(const f16* p) {

@@ -26,7 +26,14 @@ enum class CodeKind : std::uint8_t {
 
 CodeKind code_kind(const WeightFormat& format);
 // Streams of 1, 3, 5 and 6 bits are unpacked to bytes before a kernel reads them.
-bool needs_unpacking(const WeightFormat& format);
+inline bool needs_unpacking(const WeightFormat& format) {
+    return format.packing == Packing::stream && format.bits != 2 && format.bits != 4 && format.bits != 8;
+}
+// Groups of a row, and log2 of their width (a power of two).
+inline int group_shift(const WeightFormat& format) { return __builtin_ctz(format.group); }
+inline std::int64_t groups_of(const WeightFormat& format, std::int64_t columns) {
+    return (columns + format.group - 1) >> group_shift(format);
+}
 
 constexpr bool is_dense(CodeKind kind) { return kind <= CodeKind::dense_bf16; }
 constexpr int steps_of(CodeKind kind) {
@@ -53,7 +60,7 @@ inline int rows_of(const MatmulParams& p, const StepRows& step) {
     return p.output_rows ? step.outputs : step.m;
 }
 
-// Weight rows of a matvec item: about 32 KiB of codes, a multiple of 8.
+// Weight rows of a matvec item: 128 KiB of codes or a quarter of a core.s share, a multiple of 8.
 std::int64_t matvec_rows(const Weight& weight);
 
 inline constexpr int kMatvecTokens = 8;  // rows of x that one pass over the weights serves at most

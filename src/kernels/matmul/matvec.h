@@ -15,8 +15,8 @@ namespace forge::FORGE_SIMD {
 
 struct RowInput {
     RowCodes codes;
-    const float* scales = nullptr;  // scale_floats each; null for dense weights
-    const float* offsets = nullptr;
+    const float* scales =
+        nullptr;  // scale_floats, and as many offsets `offsets_after` floats on; null for dense
 };
 
 // Prefetch distance along a row stream, bytes.
@@ -33,69 +33,98 @@ struct FloatPath {
     Codec<kind> codec;
     explicit FloatPath(const WeightFormat& format) : codec(format) {}
 
-    template <int M>
-    FORGE_INLINE void dot(RowCodes row, std::int64_t b, const X* const (&x)[M], F32 (&d)[M]) const {
-        const auto codes = codec.load(row, b);
+    // d[r][m] = lanes of block b of row r times x[m]. Rows inside steps: neighbouring
+    // instructions belong to different sums.
+    template <int R, int M>
+    FORGE_INLINE void dot(const RowCodes (&rows)[R], std::int64_t b, const float* const (&x)[M],
+                          F32 (&d)[R][M]) const {
+        typename Codec<kind>::Block codes[R];
+        unroll<R>([&](auto r) __attribute__((always_inline)) { codes[r] = codec.load(rows[r], b); });
         unroll<Codec<kind>::steps>([&](auto j) __attribute__((always_inline)) {
-            const F32 value = codec.template value<j>(codes);
-            for (int m = 0; m < M; ++m) {
-                const F32 xv = load(x[m] + b * block + j * kLanes);
-                d[m] = j == 0 ? value * xv : fma(value, xv, d[m]);
-            }
+            F32 xs[M];
+            unroll<M>([&](auto m)
+                          __attribute__((always_inline)) { xs[m] = load(x[m] + b * block + j * kLanes); });
+            unroll<R>([&](auto r) __attribute__((always_inline)) {
+                const F32 value = codec.template value<j>(codes[r]);
+                unroll<M>([&](auto m) __attribute__((always_inline)) {
+                    d[r][m] = j == 0 ? value * xs[m] : fma(value, xs[m], d[r][m]);
+                });
+            });
         });
     }
-    static FORGE_INLINE void prefetch_codes(RowCodes row, std::int64_t b) {
-        constexpr std::int64_t bytes = static_cast<std::int64_t>(block) * code_bits(kind) / 8;
-        for (std::int64_t at = 0; at < bytes; at += 64) prefetch(row.low + b * bytes + at + kAhead);
+};
+
+// One weight as a path reads it: tables and how scales spread over lanes.
+template <typename Path>
+struct Reader {
+    Path path;
+    U32 spread;  // group of each lane, from the block's first on
+    int shift;   // log2 of the group
+    explicit Reader(const WeightFormat& format) : path(format), spread(lane_index()), shift(0) {
+        if constexpr (Path::scaled) {
+            shift = __builtin_ctz(format.group);
+            constexpr int lane_shift = __builtin_ctz(Path::lane_elements);
+            spread = spread >> set1(static_cast<std::uint32_t>(shift - lane_shift));
+        }
     }
 };
 
 // R rows of weights times M rows of x; sums of row r go to out[m][columns[r]].
 template <typename Path, bool offsets, int R, int M>
-__attribute__((noinline)) void dot_rows(const WeightFormat& format, std::int64_t k, const RowInput* rows,
-                                        const typename Path::X* const (&x)[M], const float* const (&sums)[M],
-                                        float* const (&out)[M], const std::int64_t* columns) {
-    const Path path(format);
+__attribute__((noinline)) void dot_rows(const Reader<Path>& reader, std::int64_t k, const RowInput* rows,
+                                        std::int64_t offsets_after, const typename Path::X* const (&x)[M],
+                                        const float* const (&sums)[M], float* const (&out)[M],
+                                        const std::int64_t* columns) {
+    const Path path = reader.path;
+    const U32 spread = reader.spread;
+    const int shift = reader.shift;
     constexpr int block = Path::block;
+    constexpr std::int64_t bytes = std::int64_t{block} * code_bits(Path::code_kind) / 8;
+    // Every loop is unrolled, so that the arrays are registers.
     F32 run[R][M];
     RowCodes codes[R];
-    for (int r = 0; r < R; ++r) {
+    unroll<R>([&](auto r) __attribute__((always_inline)) {
         codes[r] = rows[r].codes;
-        for (int m = 0; m < M; ++m) run[r][m] = zero();
-    }
-    std::uint32_t lane_group[kLanes] = {};
-    if constexpr (Path::scaled)
-        for (int i = 0; i < kLanes; ++i)
-            lane_group[i] = static_cast<std::uint32_t>(i * Path::lane_elements / format.group);
-    const U32 spread = load_ints(lane_group);
-    const int shift = Path::scaled ? __builtin_ctz(format.group) : 0;
-
+        unroll<M>([&](auto m) __attribute__((always_inline)) { run[r][m] = zero(); });
+    });
     Tail<Path::code_kind> tails[R];
     const std::int64_t whole = k / block, blocks = (k + block - 1) / block;
     for (std::int64_t b = 0; b < blocks; ++b) {
         if (b == whole) [[unlikely]]
-            for (int r = 0; r < R; ++r) codes[r].low = tails[r].take(codes[r].low, b, k % block);
-        const std::int64_t group = (b * block) >> shift;
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) {
-            F32 d[M];
-            path.dot(codes[r], b, x, d);
-            Path::prefetch_codes(codes[r], b);
-            if constexpr (Path::scaled) {
+            unroll<R>([&](auto r) __attribute__((always_inline)) {
+                codes[r].low = tails[r].take(codes[r].low, b, k % block);
+            });
+        F32 d[R][M];
+        path.dot(codes, b, x, d);
+        unroll<R>([&](auto r) __attribute__((always_inline)) {
+            for (std::int64_t at = 0; at < bytes; at += 64) prefetch(codes[r].low + b * bytes + at + kAhead);
+        });
+        if constexpr (Path::scaled) {
+            const std::int64_t group = (b * block) >> shift;
+            unroll<R>([&](auto r) __attribute__((always_inline)) {
                 const F32 scale = permute(load(rows[r].scales + group), spread);
-                for (int m = 0; m < M; ++m) run[r][m] = fma(scale, d[m], run[r][m]);
-                if constexpr (offsets) {
-                    const F32 offset = permute(load(rows[r].offsets + group), spread);
-                    for (int m = 0; m < M; ++m)
-                        run[r][m] = fma(offset, load(sums[m] + b * kLanes), run[r][m]);
-                }
-            } else {
-                for (int m = 0; m < M; ++m) run[r][m] = run[r][m] + d[m];
+                unroll<M>([&](auto m)
+                              __attribute__((always_inline)) { run[r][m] = fma(scale, d[r][m], run[r][m]); });
+            });
+            if constexpr (offsets) {
+                F32 xs[M];
+                unroll<M>([&](auto m) __attribute__((always_inline)) { xs[m] = load(sums[m] + b * kLanes); });
+                unroll<R>([&](auto r) __attribute__((always_inline)) {
+                    const F32 offset = permute(load(rows[r].scales + group + offsets_after), spread);
+                    unroll<M>([&](auto m) __attribute__((always_inline)) {
+                        run[r][m] = fma(offset, xs[m], run[r][m]);
+                    });
+                });
             }
+        } else {
+            unroll<R>([&](auto r) __attribute__((always_inline)) {
+                unroll<M>([&](auto m) __attribute__((always_inline)) { run[r][m] = run[r][m] + d[r][m]; });
+            });
         }
     }
-    for (int r = 0; r < R; ++r)
-        for (int m = 0; m < M; ++m) out[m][columns[r]] = sum(run[r][m]);
+    unroll<R>([&](auto r) __attribute__((always_inline)) {
+        unroll<M>([&](auto m) __attribute__((always_inline)) { out[m][columns[r]] = sum(run[r][m]); });
+    });
 }
 
 // Where an item keeps its things in the worker's scratch; sizes in bytes, all multiples of 64.
@@ -117,7 +146,7 @@ inline std::size_t to_line(std::int64_t bytes) { return static_cast<std::size_t>
 inline MatvecScratch matvec_scratch_layout(const MatmulParams& p) {
     const Weight& w = *p.w;
     const Weight& w2 = p.w2 ? *p.w2 : w;
-    const std::int64_t columns = std::max(input_layout(w).padded, input_layout(w2).padded);
+    const std::int64_t columns = round_up(w.cols, 256);  // whole blocks of any order
     const bool unpacked = needs_unpacking(w.format) || needs_unpacking(w2.format);
     return {to_line(columns * 4),
             to_line(columns),  // 16 bytes of sums for 16 elements at most: 4 elements a lane and more
@@ -133,49 +162,64 @@ inline MatvecScratch matvec_scratch_layout(const MatmulParams& p) {
 // that the machine's prefetchers see each as a run of its own.
 template <typename Path, bool offsets>
 struct RowStreams {
+    const Reader<Path>& reader;
     const MatmulParams& p;
     const MatvecScratch& scratch;
     std::byte* rows_at;  // scales, offsets and codes of four rows
+    std::int64_t rows_ahead;
     int tokens;
     const typename Path::X* x[kMatvecTokens];
     const float* sums[kMatvecTokens];
 
+    // The planes beside the codes have short rows, which the machine's prefetchers do not follow.
+    static FORGE_INLINE void prefetch_row(const Plane& plane, std::int64_t row) {
+        const std::byte* at = plane.data + static_cast<std::size_t>(row) * plane.stride;
+        for (std::size_t i = 0; i < plane.stride; i += 64) prefetch(at + i);
+    }
+    void prefetch_planes(const Weight& w, std::int64_t row) const {
+        prefetch_row(w.scales, row);
+        if (needs_unpacking(w.format)) prefetch_row(w.codes, row);
+        if (w.codes_high.data) prefetch_row(w.codes_high, row);
+        if (w.offsets.data) prefetch_row(w.offsets, row);
+        if (w.super_scales.data)
+            prefetch(w.super_scales.data + static_cast<std::size_t>(row) * w.super_scales.stride);
+        if (w.super_mins.data)
+            prefetch(w.super_mins.data + static_cast<std::size_t>(row) * w.super_mins.stride);
+    }
+
     void fill(const Weight& w, std::int64_t row, int slot, RowInput& input) const {
         std::byte* at = rows_at + static_cast<std::size_t>(slot) * (2 * scratch.scales + scratch.codes);
         input.codes = row_codes(w, row, 0, w.cols, reinterpret_cast<std::uint8_t*>(at + 2 * scratch.scales));
-        if (!w.format.is_dense()) {
+        if constexpr (Path::scaled) {
+            prefetch_planes(w, row + rows_ahead);
             auto* scales = reinterpret_cast<float*>(at);
             auto* minima = reinterpret_cast<float*>(at + scratch.scales);
             load_scales(w, row, 0, w.cols, scales, minima);
             input.scales = scales;
-            input.offsets = minima;
         }
     }
 
     // R rows for all tokens: four at a time, fewer by repeating the last.
     template <int R>
-    void rows(const WeightFormat& format, const RowInput* input, float* const* out,
-              const std::int64_t* columns) const {
+    void rows(const RowInput* input, float* const* out, const std::int64_t* columns) const {
         int t = 0;
         while (t < tokens) {
             const int left = tokens - t;
             if (left >= 3) {
                 constexpr int r = R == 4 ? 2 : 1;
-                for (int half = 0; half < R; half += r)
-                    some<r, 4>(format, input + half, out, columns + half, t);
+                for (int half = 0; half < R; half += r) some<r, 4>(input + half, out, columns + half, t);
                 t += 4;
             } else if (left == 2) {
-                some<R, 2>(format, input, out, columns, t);
+                some<R, 2>(input, out, columns, t);
                 t += 2;
             } else {
-                some<R, 1>(format, input, out, columns, t);
+                some<R, 1>(input, out, columns, t);
                 t += 1;
             }
         }
     }
     template <int R, int M>
-    void some(const WeightFormat& format, const RowInput* input, float* const* out,
-              const std::int64_t* columns, int t) const {
+    void some(const RowInput* input, float* const* out, const std::int64_t* columns, int t) const {
         const typename Path::X* xs[M];
         const float* ss[M];
         float* os[M];
@@ -183,7 +227,9 @@ struct RowStreams {
             const int token = std::min(t + m, tokens - 1);
             xs[m] = x[token], ss[m] = sums[token], os[m] = out[token];
         }
-        dot_rows<Path, offsets, R, M>(format, p.w->cols, input, xs, ss, os, columns);
+        dot_rows<Path, offsets, R, M>(reader, p.w->cols, input,
+                                      static_cast<std::int64_t>(scratch.scales / sizeof(float)), xs, ss, os,
+                                      columns);
     }
 
     // Rows first..last of w into out[token][0..).
@@ -193,11 +239,11 @@ struct RowStreams {
         for (std::int64_t i = 0; i < run; ++i) {
             const std::int64_t columns[4] = {i, run + i, 2 * run + i, 3 * run + i};
             for (int s = 0; s < 4; ++s) fill(w, first + columns[s], s, input[s]);
-            rows<4>(w.format, input, out, columns);
+            rows<4>(input, out, columns);
         }
         for (std::int64_t i = 4 * run; i < last - first; ++i) {
             fill(w, first + i, 0, input[0]);
-            rows<1>(w.format, input, out, &i);
+            rows<1>(input, out, &i);
         }
     }
 };
@@ -207,7 +253,10 @@ void matvec_rows_of(const Weight& w, const MatmulParams& p, const MatvecScratch&
                     int tokens, const std::byte* x, std::int64_t first, std::int64_t last,
                     float* const* out) {
     const auto go = [&](auto with_offsets) {
-        RowStreams<Path, with_offsets.value> streams{p, scratch, rows_at, tokens, {}, {}};
+        const Reader<Path> reader(w.format);
+        RowStreams<Path, with_offsets.value> streams{
+            reader, p,  scratch, rows_at, 1 + 2 * kAhead / (1 + static_cast<std::int64_t>(w.codes.stride)),
+            tokens, {}, {}};
         for (int t = 0; t < tokens; ++t) {
             const std::byte* at = x + static_cast<std::size_t>(t) * (scratch.x + scratch.sums);
             streams.x[t] = reinterpret_cast<const typename Path::X*>(at);
@@ -282,10 +331,9 @@ void matvec(const void* params, const StepRows& step, std::int64_t first, std::i
 
     for (int first_token = 0; first_token < total; first_token += scratch.tokens) {
         const int tokens = std::min(scratch.tokens, total - first_token);
-        std::uint64_t order = 0;
         with_path<T>(code_kind(p.w->format), [&](auto path) {
             using Path = typename decltype(path)::type;
-            order = order_of<Path>(*p.w);
+            const std::uint64_t order = order_of<Path>(*p.w);
             // Once a step and thread: the tag (serial, input, order) names what lies in front of scratch.
             const bool shared = p.input_tag != 0 && p.input_tag < (1u << 16) && total <= scratch.tokens;
             const std::uint64_t tag =

@@ -12,7 +12,7 @@ namespace forge::FORGE_SIMD {
 // Floats that the scales of `columns` columns take: whole vectors, and one more that kernels may load.
 inline std::int64_t scale_floats(const WeightFormat& format, std::int64_t columns) {
     if (format.is_dense()) return 0;
-    return round_up((columns + format.group - 1) / format.group, kLanes) + kLanes;
+    return ((groups_of(format, columns) + kLanes - 1) & ~std::int64_t{kLanes - 1}) + kLanes;
 }
 
 template <typename Element>
@@ -37,19 +37,27 @@ FORGE_INLINE F32 ue4m3(U32 code) {
     return select(equal(to_float(code), set1(127.0f)), zero(), value);
 }
 
-// Calls fn(first group, groups, super) for every 256 elements, in vectors.
+// to[g] = super(g) * value(g) for byte scales; value(g, n) gives groups g .. g + n as floats.
 template <typename Fn>
-FORGE_INLINE void for_each_super(const Plane& plane, std::int64_t row, std::int64_t from, std::int64_t groups,
-                                 int group, Fn&& fn) {
+FORGE_INLINE void scale_bytes(const Plane& plane, std::int64_t row, std::int64_t from, std::int64_t groups,
+                              int group, float* to, Fn&& value) {
     const f16* supers =
         reinterpret_cast<const f16*>(plane.data + static_cast<std::size_t>(row) * plane.stride) + from / 256;
-    const int per_super = 256 / group;
-    for (std::int64_t first = 0, s = 0; first < groups; first += per_super, ++s) {
-        const F32 super = broadcast(supers + s);
-        for (int i = 0; i < per_super && first + i < groups; i += kLanes) {
-            const std::int64_t left = std::min<std::int64_t>(per_super - i, groups - first - i);
-            fn(first + i, static_cast<int>(left < kLanes ? left : kLanes), super);
+    const int shift = 8 - __builtin_ctz(static_cast<unsigned>(group));  // log2 of the groups of a super
+    std::int64_t g = 0;
+    if (kLanes >> shift == 2) {  // 16 lanes, 8 groups a super
+        for (; g + kLanes <= groups; g += kLanes) {
+            const F32 super = select(first_lanes(kLanes / 2), broadcast(supers + (g >> shift)),
+                                     broadcast(supers + (g >> shift) + 1));
+            store(to + g, super * value(g, kLanes));
         }
+    } else {
+        for (; g + kLanes <= groups; g += kLanes)
+            store(to + g, broadcast(supers + (g >> shift)) * value(g, kLanes));
+    }
+    for (; g < groups; g += kLanes) {  // fewer than kLanes are left: one super of 8 or 16 groups
+        const int n = static_cast<int>(groups - g);
+        store(to + g, broadcast(supers + (g >> shift)) * value(g, n));
     }
 }
 
@@ -58,13 +66,13 @@ FORGE_INLINE void for_each_super(const Plane& plane, std::int64_t row, std::int6
 inline void load_scales(const Weight& w, std::int64_t row, std::int64_t from, std::int64_t columns,
                         float* scales, float* offsets) {
     const WeightFormat& format = w.format;
-    const std::int64_t groups = (columns + format.group - 1) / format.group;
+    const std::int64_t groups = groups_of(format, columns);
     const std::int64_t group_bytes = format.scale == ScaleKind::f16 || format.scale == ScaleKind::bf16 ? 2
                                      : format.scale == ScaleKind::f32                                  ? 4
                                                                                                        : 1;
     const auto row_of = [&](const Plane& plane) {
         return reinterpret_cast<const std::uint8_t*>(plane.data) +
-               static_cast<std::size_t>(row) * plane.stride + from / format.group * group_bytes;
+               static_cast<std::size_t>(row) * plane.stride + (from >> group_shift(format)) * group_bytes;
     };
     const std::uint8_t* bytes = row_of(w.scales);
     switch (format.scale) {
@@ -76,21 +84,17 @@ inline void load_scales(const Weight& w, std::int64_t row, std::int64_t from, st
                 copy_floats(format.scale, row_of(w.offsets), groups, offsets);
             break;
         case ScaleKind::sub_u8:
-            for_each_super(w.super_scales, row, from, groups, format.group,
-                           [&](std::int64_t g, int n, F32 super) {
-                               store(scales + g, super * to_float(load_bytes(bytes + g, n)));
-                           });
+            scale_bytes(w.super_scales, row, from, groups, format.group, scales,
+                        [&](std::int64_t g, int n) { return to_float(load_bytes(bytes + g, n)); });
             break;
         case ScaleKind::sub_i8:
-            for_each_super(
-                w.super_scales, row, from, groups, format.group,
-                [&](std::int64_t g, int n, F32 super) { store(scales + g, super * load_i8(bytes + g, n)); });
+            scale_bytes(w.super_scales, row, from, groups, format.group, scales,
+                        [&](std::int64_t g, int n) { return load_i8(bytes + g, n); });
             break;
         case ScaleKind::sub_u4:
-            for_each_super(
-                w.super_scales, row, from, groups, format.group, [&](std::int64_t g, int n, F32 super) {
-                    store(scales + g, super * to_float(load_bytes(bytes + g, n) & set1(std::uint32_t{15})));
-                });
+            scale_bytes(w.super_scales, row, from, groups, format.group, scales, [&](std::int64_t g, int n) {
+                return to_float(load_bytes(bytes + g, n) & set1(std::uint32_t{15}));
+            });
             break;
         case ScaleKind::e8m0:
             for (std::int64_t g = 0; g < groups; g += kLanes) {
@@ -109,18 +113,18 @@ inline void load_scales(const Weight& w, std::int64_t row, std::int64_t from, st
     }
     if (format.offset == OffsetKind::sub_u8) {
         const std::uint8_t* mins = row_of(w.offsets);
-        for_each_super(w.super_mins, row, from, groups, format.group, [&](std::int64_t g, int n, F32 super) {
-            store(offsets + g, zero() - super * to_float(load_bytes(mins + g, n)));
-        });
+        scale_bytes(w.super_mins, row, from, groups, format.group, offsets,
+                    [&](std::int64_t g, int n) { return zero() - to_float(load_bytes(mins + g, n)); });
     } else if (format.offset == OffsetKind::sub_u4) {
-        for_each_super(w.super_mins, row, from, groups, format.group, [&](std::int64_t g, int n, F32 super) {
-            store(offsets + g, zero() - super * to_float(shift_right<4>(load_bytes(bytes + g, n))));
+        scale_bytes(w.super_mins, row, from, groups, format.group, offsets, [&](std::int64_t g, int n) {
+            return zero() - to_float(shift_right<4>(load_bytes(bytes + g, n)));
         });
     }
     // Lanes past the last group meet zeros of x; they must only be finite.
-    for (std::int64_t g = groups; g < scale_floats(format, columns); ++g) {
-        scales[g] = 0;
-        if (format.offset != OffsetKind::none) offsets[g] = 0;
+    for (std::int64_t g = (groups + kLanes - 1) & ~std::int64_t{kLanes - 1};
+         g < scale_floats(format, columns); g += kLanes) {
+        store(scales + g, zero());
+        if (format.offset != OffsetKind::none) store(offsets + g, zero());
     }
 }
 
