@@ -19,8 +19,17 @@ class StopTexts {
     std::string push(std::string_view text) {
         if (found_) return {};
         waiting_ += text;
-        std::size_t first = std::string::npos;
-        for (const std::string& stop : stops_) first = std::min(first, waiting_.find(stop));
+        // The one that ends first; of several that end there, the longest. So the result does not depend
+        // on how the text was cut.
+        std::size_t first = std::string::npos, end = std::string::npos;
+        for (const std::string& stop : stops_) {
+            const std::size_t at = waiting_.find(stop);
+            if (at == std::string::npos) continue;
+            if (at + stop.size() < end || (at + stop.size() == end && at < first)) {
+                first = at;
+                end = at + stop.size();
+            }
+        }
         if (first != std::string::npos) {
             found_ = true;
             std::string before = waiting_.substr(0, first);
