@@ -49,7 +49,7 @@ function(forge_test name)
                        PROPERTIES TIMEOUT 600)
 endfunction()
 
-# forge_fuzz(gguf SOURCES gguf_fuzz.cpp USES formats): a libFuzzer target.
+# forge_fuzz(gguf SOURCES gguf_fuzz.cpp USES formats): a libFuzzer target; `fuzzers` builds all of them.
 function(forge_fuzz name)
   cmake_parse_arguments(ARG "" "" "SOURCES;USES;LIBS" ${ARGN})
   add_executable(fuzz_${name} ${ARG_SOURCES})
@@ -58,4 +58,8 @@ function(forge_fuzz name)
   foreach(room IN LISTS ARG_USES)
     target_link_libraries(fuzz_${name} PRIVATE forge_${room})
   endforeach()
+  if(NOT TARGET fuzzers)
+    add_custom_target(fuzzers)
+  endif()
+  add_dependencies(fuzzers fuzz_${name})
 endfunction()

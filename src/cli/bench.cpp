@@ -1,4 +1,5 @@
 // forge bench: tokens per second beside what the machine could do at most.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <chrono>
@@ -20,6 +21,7 @@
 #include "interrupt.h"
 #include "options.h"
 #include "runtime/session.h"
+#include "usage.h"
 
 namespace forge::cli {
 namespace {
@@ -182,7 +184,7 @@ int bench(BenchOptions& o) {
         for (int n : o.generated)
             if (n > 0) cases.push_back({false, n, depth});
     }
-    if (cases.empty()) throw CLI::ValidationError("-p, -n", "leave no test to run");
+    if (cases.empty()) fail_usage("-p and -n leave no test to run");
     check_model_path(o.model);
     InterruptGuard interrupt;
     BenchReport report(parse_bench_format(o.output), o.limits);
@@ -207,7 +209,7 @@ void add_bench(CLI::App& app, int& status) {
     CLI::App* command = app.add_subcommand("bench", "Measure speed beside the machine's limits");
     add_model_argument(*command, options->model);
     const auto counts = [&](const char* name, std::vector<int>& list, const char* text, int least) {
-        command->add_option(name, list, text)->delimiter(',')->check(CLI::Range(least, 1 << 24))->type_name("N,...");
+        command->add_option(name, list, text)->delimiter(',')->take_all()->check(CLI::Range(least, 1 << 24))->type_name("N,...");
     };
     counts("-p,--n-prompt", options->prompts, "Prompt lengths to read (default 512; 0 = none)", 0);
     counts("-n,--n-gen", options->generated, "Counts of tokens to generate (default 128; 0 = none)", 0);

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "base/progress.h"
 #include "table.h"
+#include "usage.h"
 
 namespace forge::cli {
 namespace {
@@ -22,7 +22,7 @@ BenchFormat parse_bench_format(const std::string& name) {
     if (name == "md") return BenchFormat::markdown;
     if (name == "json") return BenchFormat::json;
     if (name == "csv") return BenchFormat::csv;
-    throw CLI::ValidationError("--output", "should be md, json or csv, found " + name);
+    fail_usage("--output should be md, json or csv, found {}", name);
 }
 
 std::string BenchReport::json() const {

@@ -1,4 +1,5 @@
 // forge chat: a conversation on the terminal, or line by line from a pipe.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 

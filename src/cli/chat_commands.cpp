@@ -43,8 +43,8 @@ Setting sampling_setting(const char* name, T SamplingOptions::*member) {
     return {name, [member](const ReplyOptions& o) { return fmt::format("{}", o.sampling.*member); },
             [member, name](ReplyOptions& o, double value) {
                 if constexpr (std::is_integral_v<T>) {
-                    if (value != static_cast<double>(static_cast<std::int64_t>(value)) || value < -1 || value > 9e15)
-                        fail("/set {} wants a whole number, found {}", name, value);
+                    if (value != static_cast<double>(static_cast<std::int64_t>(value)) || value < (std::is_signed_v<T> ? -1 : 0) || value > 9e15)
+                        fail("/set {} wants a whole number of {} or more, found {}", name, std::is_signed_v<T> ? -1 : 0, value);
                 }
                 SamplingOptions changed = o.sampling;
                 changed.*member = static_cast<T>(value);

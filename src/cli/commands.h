@@ -2,7 +2,9 @@
 // callback that runs it and leaves its exit status in `status`. Errors are thrown; main says them.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace forge::cli {
 
@@ -24,5 +26,7 @@ void add_inspect(CLI::App& app, int& status);
 void add_tokenize(CLI::App& app, int& status);
 void add_template(CLI::App& app, int& status);
 void add_synth(CLI::App& app, int& status);
+void add_completion(CLI::App& app, int& status);
+void add_manual(CLI::App& app, int& status);
 
 }  // namespace forge::cli

@@ -1,4 +1,5 @@
 // forge eval: how well a model predicts a text, and whether Forge computes what others computed.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <bit>
@@ -22,6 +23,7 @@
 #include "perplexity.h"
 #include "replay.h"
 #include "replay_report.h"
+#include "usage.h"
 
 namespace forge::cli {
 namespace {
@@ -133,9 +135,9 @@ int eval_text(const EvalOptions& o) {
 }
 
 int eval(const EvalOptions& o) {
-    if (o.output != "text" && o.output != "json") throw CLI::ValidationError("--output", "should be text or json, found " + o.output);
+    if (o.output != "text" && o.output != "json") fail_usage("--output should be text or json, found {}", o.output);
     if (!o.references.empty()) return eval_references(o);
-    if (o.file.empty()) throw CLI::RequiredError("-f FILE or --reference FILE");
+    if (o.file.empty()) fail_usage("-f FILE or --reference FILE is required");
     return eval_text(o);
 }
 
@@ -147,7 +149,7 @@ void add_eval(CLI::App& app, int& status) {
     add_model_argument(*command, options->model);
     CLI::Option* file = command->add_option("-f,--file", options->file, "A text to score; - for standard input")->type_name("FILE");
     CLI::Option* reference = command->add_option("--reference", options->references,
-        "Replay what other software computed (docs/references.md)")->type_name("FILE...")->expected(1, 1 << 16);
+        "Replay what other software computed (docs/references.md)")->type_name("FILE...")->expected(1, 1 << 16)->take_all();
     file->excludes(reference);
     command->add_option("--window", options->window, "Tokens a window of the perplexity has (default: the context)")
         ->type_name("N")->check(CLI::Range(4, 1 << 24));

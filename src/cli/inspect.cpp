@@ -1,4 +1,5 @@
 // forge inspect: what each step from the file to the program returns.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -148,7 +149,6 @@ void print_spec(const ModelSpec& spec) {
     if (!spec.stop_ids.empty()) fmt::print("stop ids      {}\n", fmt::join(spec.stop_ids, " "));
 }
 
-#ifdef FORGE_ENGINE
 void print_engine(const InspectOptions& options) {
     const auto engine = Engine::load(options.model, options.engine.options());
     if (options.memory) {
@@ -160,7 +160,6 @@ void print_engine(const InspectOptions& options) {
     if (options.plan) fmt::print("\n{}", engine->print_plan(!options.unfused));
     if (options.program > 0) fmt::print("\n{}", engine->print_program(options.program));
 }
-#endif
 
 void inspect(const InspectOptions& options) {
     check_model_path(options.model);
@@ -171,9 +170,7 @@ void inspect(const InspectOptions& options) {
     print_types(*file);
     if (options.metadata) print_metadata(*file);
     if (options.tensors) print_tensors(*file);
-#ifdef FORGE_ENGINE
     if (options.plan || options.program > 0 || options.memory) print_engine(options);
-#endif
 }
 
 }  // namespace
@@ -184,14 +181,12 @@ void add_inspect(CLI::App& app, int&) {
     add_model_argument(*command, options->model);
     command->add_flag("--tensors", options->tensors, "List every tensor");
     command->add_flag("--metadata", options->metadata, "Print the metadata or config");
-#ifdef FORGE_ENGINE
     command->add_flag("--plan", options->plan, "Print the plan: one line an operation");
     command->add_flag("--unfused", options->unfused, "With --plan: before the passes");
     command->add_option("--program", options->program, "Print the program for steps of N rows: launches and barriers")
         ->type_name("N")->check(CLI::Range(1, 1 << 20));
     command->add_flag("--memory", options->memory, "Load the model and print the memory it takes");
     add_engine_flags(*command, options->engine);
-#endif
     command->footer("Examples:\n"
                     "  forge inspect model.gguf\n"
                     "  forge inspect model.gguf --tensors --metadata\n"

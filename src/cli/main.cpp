@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "commands.h"
+#include "usage.h"
 
 namespace {
 
@@ -52,23 +53,27 @@ int main(int argc, char** argv) {
     CLI::App app("Forge runs large language models on your own machine.", "forge");
     app.set_version_flag("--version", "forge " FORGE_VERSION);
     app.require_subcommand(1);
+    app.option_defaults()->take_last();  // of an option given twice the last counts
     app.footer("`forge COMMAND --help` describes a command and shows examples.\n"
                "Exit status: 0 done, 1 wrong input or a check that failed, 2 wrong command line,\n"
                "3 does not fit in memory, 4 a bug of Forge, 130 interrupted.");
-#ifdef FORGE_ENGINE
     add_run(app, status);
     add_chat(app, status);
     add_bench(app, status);
     add_eval(app, status);
-#endif
     add_inspect(app, status);
     add_tokenize(app, status);
     add_template(app, status);
     add_synth(app, status);
+    add_completion(app, status);
+    add_manual(app, status);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return say_parse_error(app, error, argc, argv);
+    } catch (const UsageError& error) {
+        log_message(LogLevel::error, fmt::format("{} (see {} --help)", error.what(), command_path(app)));
+        return exit_usage;
     } catch (const Error& error) {
         log_message(LogLevel::error, error.what());
         return exit_status(error.kind());

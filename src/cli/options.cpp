@@ -1,10 +1,12 @@
 #include "options.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <random>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "usage.h"
 
 namespace forge::cli {
 
@@ -13,14 +15,14 @@ void add_model_argument(CLI::App& command, std::string& model) {
 }
 
 void require_argument(const std::string& value, const char* name) {
-    if (value.empty()) throw CLI::RequiredError(name);
+    if (value.empty()) fail_usage("{} is required", name);
 }
 
 DType parse_dtype(const std::string& name) {
     if (name == "bf16") return DType::bf16;
     if (name == "f16") return DType::f16;
     if (name == "f32") return DType::f32;
-    throw CLI::ValidationError("--dtype", "should be bf16, f16 or f32, found " + name);
+    fail_usage("--dtype should be bf16, f16 or f32, found {}", name);
 }
 
 void add_engine_flags(CLI::App& command, EngineFlags& flags) {
@@ -39,7 +41,7 @@ LoadOptions EngineFlags::options() const {
     result.dtype = parse_dtype(dtype);
     for (const std::string& pass : passes) {
         if (pass.size() < 2 || pass[0] != '-')
-            throw CLI::ValidationError("--pass", "a pass is left out by its name with a minus before it, such as -all; found " + pass);
+            fail_usage("--pass wants a name with a minus before it, such as -all, to leave the pass out; found {}", pass);
         result.passes_off.push_back(pass.substr(1));
     }
     return result;
@@ -76,7 +78,7 @@ SamplingOptions SamplingFlags::apply(SamplingOptions o) const {
         float value = 0;
         int used = 0;
         if (std::sscanf(entry.c_str(), "%d=%f%n", &id, &value, &used) != 2 || static_cast<std::size_t>(used) != entry.size())
-            throw CLI::ValidationError("--logit-bias", "should look like 42=-5, found " + entry);
+            fail_usage("--logit-bias should look like 42=-5, found {}", entry);
         o.logit_bias.emplace_back(id, value);
     }
     check_options(o);
@@ -99,7 +101,7 @@ nlohmann::ordered_json ThinkingFlags::variables() const {
     for (const std::string& entry : variables_) {
         const std::size_t equals = entry.find('=');
         if (equals == 0 || equals == std::string::npos)
-            throw CLI::ValidationError("--template-var", "should look like NAME=VALUE, found " + entry);
+            fail_usage("--template-var should look like NAME=VALUE, found {}", entry);
         const std::string value = entry.substr(equals + 1);
         auto json = nlohmann::ordered_json::parse(value, nullptr, false);
         result[entry.substr(0, equals)] = json.is_discarded() ? nlohmann::ordered_json(value) : json;

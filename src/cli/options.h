@@ -1,7 +1,6 @@
 // Options that several commands share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,6 +9,10 @@
 
 #include "runtime/engine.h"
 #include "runtime/sampler.h"
+
+namespace CLI {
+class App;
+}
 
 namespace forge::cli {
 

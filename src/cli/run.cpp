@@ -1,4 +1,5 @@
 // forge run: one prompt, one answer.
+#include <CLI/CLI.hpp>
 #include <unistd.h>
 
 #include <chrono>
@@ -16,6 +17,7 @@
 #include "input.h"
 #include "interrupt.h"
 #include "options.h"
+#include "usage.h"
 
 namespace forge::cli {
 namespace {
@@ -40,7 +42,7 @@ std::string prompt_of(const RunOptions& o) {
     }
     if (o.prompt.empty() && o.file.empty()) {
         if (isatty(0))
-            throw CLI::RequiredError("a prompt (as an argument, with -f FILE or on standard input; forge chat for a conversation)");
+            fail_usage("a prompt is required: as an argument, with -f FILE or on standard input (forge chat holds a conversation)");
         text = read_input("-");
     }
     if (text.empty()) fail("the prompt is empty");
@@ -96,7 +98,7 @@ void add_run(CLI::App& app, int& status) {
     auto options = std::make_shared<RunOptions>();
     CLI::App* command = app.add_subcommand("run", "Answer one prompt");
     add_model_argument(*command, options->model);
-    command->add_option("prompt,-p,--prompt", options->prompt, "The prompt; standard input when absent or -")->type_name("TEXT");
+    command->add_option("prompt,-p,--prompt", options->prompt, "The prompt; standard input when absent or -")->type_name("TEXT")->take_all();
     command->add_option("-f,--file", options->file, "Read the prompt from a file (after the prompt given, if any)")->type_name("FILE");
     command->add_option("--system", options->system, "System message")->type_name("TEXT");
     command->add_flag("--raw", options->raw, "Continue the text as it is, without the chat template");

@@ -1,4 +1,5 @@
 // forge synth: random weights in a real model's shape, for benchmarks.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <memory>

@@ -1,4 +1,5 @@
 // forge template: a chat template rendered, exactly as the model will see it.
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -1,4 +1,5 @@
 // forge tokenize: text to ids and back.
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <cstdio>
