@@ -17,6 +17,7 @@ struct Range {
 };
 constexpr Range layer_range{1, 4096};
 constexpr Range width_range{1, 1 << 20};     // hidden, feed-forward
+constexpr Range expert_range{0, 1 << 12};   // 0: none
 constexpr Range head_range{1, 1 << 12};      // heads
 constexpr Range head_dim_range{2, 1 << 12};
 constexpr Range vocab_range{1, 1 << 24};

@@ -17,11 +17,16 @@ namespace forge {
 
 // A length that a tensor's shape is made of.
 enum class Extent : std::uint8_t {
-    hidden,
-    q_width,     // n_heads * head_dim
-    kv_width,    // n_kv_heads * head_dim
+    one, hidden,
+    q_rows,         // q_width, twice that when a gate follows each query head
+    q_width,        // n_heads * head_dim
+    kv_width,       // n_kv_heads * head_dim
     head_dim,
     ffn_width,
+    conv_channels, conv_kernel,              // gated DeltaNet
+    delta_value, delta_heads, delta_v_dim,   // n_v_heads * v_dim, n_v_heads, v_dim
+    experts, expert_width, shared_width,     // mixture of experts
+    ple_width,
 };
 
 enum class Need : std::uint8_t {
@@ -31,7 +36,22 @@ enum class Need : std::uint8_t {
     with_mlp_bias,
 };
 
+// Which layers a tensor belongs to.
+enum class When : std::uint8_t {
+    always,
+    attention,
+    own_keys,      // attention that writes its cache
+    own_values,    // and has a value projection
+    delta,
+    dense,         // a dense MLP
+    experts,
+    shared_expert,
+    per_layer,     // the model has per-layer embeddings
+};
+
 // One tensor of a layer. A matrix is [rows, cols]; a vector has `rows` elements.
+// The roles expert_* name one expert's matrix: "{}" in a name is its number, a
+// name without it is a tensor [experts, rows, cols].
 struct TensorRow {
     Role role;
     std::string_view hf;    // after "<prefix>layers.N."
@@ -39,13 +59,15 @@ struct TensorRow {
     Extent rows;
     std::optional<Extent> cols;  // nullopt: a vector (norm weight, bias), bound as f32
     Need need = Need::required;
+    When when = When::always;
 };
 
-// One tensor whose rows are those of several roles, in this order. Used when
+// Another place for the rows of one or several roles, in this order. Used when
 // the roles' own tensors are absent.
-struct FusedRow {
+struct Alternative {
     std::string_view hf, gguf;  // empty: the format has none
     std::vector<Role> parts;
+    bool by_key_head = false;   // DeltaNet: the parts' rows alternate, key head by key head
 };
 
 // A spelling of the family: model_type of config.json or general.architecture.
@@ -53,6 +75,7 @@ struct Spelling {
     std::string_view name;
     bool wrapper = false;        // Hugging Face: the text model is nested in text_config
     bool interleaved_qk = false; // GGUF: q and k rows are stored for interleaved rotation
+    bool tiled_heads = false;    // GGUF: DeltaNet value heads are stored key head fastest
 };
 
 // Values for keys that a config leaves out (the reference's class defaults).
@@ -66,6 +89,12 @@ struct ConfigDefaults {
     std::string_view activation = "silu";
     bool tied = false;
     std::vector<std::int32_t> stop_ids;
+    // Of families that have them:
+    int window = 4096;
+    int experts = 0, experts_per_token = 0, expert_width = 0, shared_width = 0;
+    bool normalise_experts = true;
+    int ple_width = 0;
+    double rotary_share = 1;              // partial_rotary_factor
 };
 
 // A key whose value would change the results in a way that is not implemented:
@@ -87,9 +116,10 @@ struct Family {
     bool qk_norm = false;
     bool scaled_embedding = false;  // by sqrt(hidden)
     std::vector<TensorRow> tensors;
-    std::vector<FusedRow> fused;
+    std::vector<Alternative> alternatives;
     std::vector<RefusedKey> refused_config;
     std::vector<RefusedKey> refused_metadata;  // keys after "<arch>."
+    bool partial_default_rope = false;  // the default rope type honours partial_rotary_factor
     // Everything that differs from layer to layer or from family to family:
     // windows, ropes, attention scale, softcaps. The dimensions are already there.
     void (*layers_from_config)(const ConfigReader& config, Draft& draft) = nullptr;
@@ -108,6 +138,8 @@ struct Draft {
     ModelSpec spec;
     bool attention_bias = false, mlp_bias = false;  // stated by the config
     bool tied = false;       // no head tensor is expected
+    NormKind norm = NormKind::two_rounding;
+    int prediction_layers = 0;  // further layers in the file that are not run
     int unpermute = 0;       // leading rows of a q/k head that are stored interleaved; 0 = none
 };
 
@@ -137,10 +169,14 @@ const Family& family_of_model_type(const std::string& model_type, const std::str
 const Family& family_of_gguf(const std::string& arch, const std::string& where, Spelling& spelling);
 
 std::int64_t extent(Extent what, const ModelSpec& spec, const LayerSpec& layer);
+bool applies(When when, const ModelSpec& spec, std::size_t index);
 
 // The tables' building blocks (families/common.cpp).
 std::vector<TensorRow> decoder_tensors();  // Llama's names: norms, q, k, v, o, gate, up, down and optional biases
-std::vector<FusedRow> decoder_fused();     // attn_qkv of GGUF
+std::vector<Alternative> decoder_alternatives();  // attn_qkv of GGUF
+std::vector<TensorRow> qk_norm_tensors();
+// Router, experts and a shared expert under Qwen's names.
+void add_expert_tensors(Family& family);
 std::vector<RefusedKey> decoder_refused_config();
 std::vector<RefusedKey> decoder_refused_metadata();
 void require(std::vector<TensorRow>& rows, std::initializer_list<Role> roles);
@@ -151,5 +187,12 @@ Family mistral_family();
 Family qwen2_family();
 Family qwen3_family();
 Family gemma3_family();
+Family mixtral_family();
+Family qwen3_moe_family();
+Family qwen3_next_family();
+Family qwen35_family();
+Family qwen35_moe_family();
+Family gemma4_family();
+Family gemma4_unified_family();
 
 }  // namespace forge

@@ -33,7 +33,6 @@ WeightFormat dense_format(DType type) {
 struct RowJob {
     const TensorUse* use = nullptr;
     Weight* weight = nullptr;
-    std::vector<std::int64_t> row_map;     // empty: rows in order
     const std::byte* source = nullptr;     // row 0 of the weight
     std::size_t row_bytes = 0;             // in the file
     std::byte* dense_target = nullptr;     // plain rows are copied here; null: blocks to planes
@@ -46,7 +45,7 @@ struct Slice {
 
 void run(const Slice& slice) {
     const RowJob& job = *slice.job;
-    const std::int64_t* map = job.row_map.empty() ? nullptr : job.row_map.data();
+    const std::int64_t* map = job.use->row_map.empty() ? nullptr : job.use->row_map.data();
     if (!job.dense_target) {
         convert_gguf_rows(job.use->tensor->block, job.source, slice.first, slice.last, map, *job.weight);
         return;
@@ -71,8 +70,8 @@ class Loader {
             weight.cols = use.cols;
             weight.global_scale = use.global_scale;
             check_size(*use.tensor);
-            if (use.vector) {
-                bind_vector(use, weight);
+            if (use.as_f32) {
+                bind_floats(use, weight);
             } else {
                 bind_matrix(use, weight);
             }
@@ -85,14 +84,15 @@ class Loader {
     }
 
   private:
-    // Norm weights and biases: a few thousand floats, converted once.
-    void bind_vector(const TensorUse& use, Weight& weight) {
+    // Norm weights, biases and convolutions: a few thousand floats, converted once.
+    void bind_floats(const TensorUse& use, Weight& weight) {
         const std::vector<float> all = floats_of(*use.tensor);
-        auto data = allocate(static_cast<std::size_t>(use.cols) * sizeof(float));
+        const auto count = static_cast<std::size_t>(use.rows * use.cols);
+        const auto first = static_cast<std::size_t>(use.first_row * (use.rows == 1 ? 1 : use.cols));
+        auto data = allocate(count * sizeof(float));
         auto* out = reinterpret_cast<float*>(data.get());
-        const auto map = use.unpermute > 0 ? interleaved_rows(use.cols, use.head_dim, use.unpermute) : std::vector<std::int64_t>();
-        for (std::int64_t i = 0; i < use.cols; ++i)
-            out[i] = all[static_cast<std::size_t>(use.first_row + (map.empty() ? i : map[static_cast<std::size_t>(i)]))];
+        for (std::size_t i = 0; i < count; ++i)
+            out[i] = all[first + (use.row_map.empty() ? i : static_cast<std::size_t>(use.row_map[i]))];
         weight.format = dense_format(DType::f32);
         weight.codes = {data.get(), static_cast<std::size_t>(use.cols) * sizeof(float)};
         weight.owner = std::move(data);
@@ -106,7 +106,6 @@ class Loader {
         job.weight = &weight;
         job.row_bytes = tensor.data.size() / static_cast<std::size_t>(std::max<std::int64_t>(1, tensor.rows()));
         job.source = tensor.data.data() + static_cast<std::size_t>(use.first_row) * job.row_bytes;
-        if (use.unpermute > 0) job.row_map = interleaved_rows(use.rows, use.head_dim, use.unpermute);
         const auto dense = dense_float_type(tensor);
         if (!dense) {
             if (!tensor.is_block)
@@ -120,7 +119,7 @@ class Loader {
         }
         weight.format = dense_format(*dense);
         const bool aligned = reinterpret_cast<std::uintptr_t>(job.source) % size_of(*dense) == 0;
-        if (aligned && job.row_map.empty()) {
+        if (aligned && use.row_map.empty()) {
             weight.codes = {job.source, job.row_bytes};
             weight.owner = tensor.file;
             ++report_.mapped;

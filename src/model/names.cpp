@@ -31,6 +31,10 @@ std::string Names::embed() const { return gguf_ ? "token_embd.weight" : prefix_ 
 std::string Names::final_norm() const { return gguf_ ? "output_norm.weight" : prefix_ + "norm.weight"; }
 std::string Names::head() const { return gguf_ ? "output.weight" : head_; }
 
+std::string Names::top(std::string_view hf, std::string_view gguf) const {
+    return gguf_ ? std::string(gguf) : prefix_ + std::string(hf);
+}
+
 std::string Names::layer(std::size_t index, std::string_view hf, std::string_view gguf) const {
     return gguf_ ? fmt::format("blk.{}.{}", index, gguf) : fmt::format("{}layers.{}.{}", prefix_, index, hf);
 }
@@ -39,7 +43,7 @@ bool is_ignored_tensor(std::string_view name) {
     if (name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".input_scale")) return true;
     if (name.starts_with("model.")) name.remove_prefix(6);
     return starts_with_any(name, {"vision_tower.", "vision_model.", "visual.", "multi_modal_projector.", "embed_vision.",
-                                  "audio_tower.", "embed_audio.", "mtp."});
+                                  "vision_embedder.", "audio_tower.", "embed_audio.", "mtp."});
 }
 
 }  // namespace forge

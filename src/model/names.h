@@ -20,6 +20,8 @@ class Names {
     std::string embed() const;
     std::string final_norm() const;
     std::string head() const;  // the head's name, whether or not the file has it
+    // Name of another tensor of the model itself from its two spellings.
+    std::string top(std::string_view hf, std::string_view gguf) const;
     // Name of a layer's tensor from its two spellings (see TensorRow).
     std::string layer(std::size_t index, std::string_view hf, std::string_view gguf) const;
 

@@ -139,8 +139,9 @@ Draft read_config(const ModelFile& file) {
     refuse_keys(top, draft.family->refused_config);
     if (nested) refuse_keys(config, draft.family->refused_config);
     read_dimensions(config, draft);
-    finish_dimensions(draft, draft.family->hf_norm, config.number("rms_norm_eps").value_or(draft.family->defaults.eps));
+    draft.norm = draft.family->hf_norm;
     draft.family->layers_from_config(config, draft);
+    finish_dimensions(draft, config.number("rms_norm_eps").value_or(draft.family->defaults.eps));
     // The level that owns the head first. mlx-lm takes an absent key for true.
     auto tied = top.boolean("tie_word_embeddings");
     if (!tied) tied = config.boolean("tie_word_embeddings");

@@ -70,15 +70,20 @@ void refuse_keys(const GgufKeys& keys, const std::vector<RefusedKey>& refused) {
 void read_dimensions(const GgufKeys& keys, Draft& draft) {
     ModelSpec& spec = draft.spec;
     spec.hidden = keys.required_count("embedding_length", width_range);
-    const auto layers = static_cast<std::size_t>(keys.required_count("block_count", layer_range));
+    // Blocks that predict further tokens are counted too, and come last.
+    const auto blocks = static_cast<std::size_t>(keys.required_count("block_count", layer_range));
+    draft.prediction_layers = keys.count("nextn_predict_layers", {0, static_cast<std::int64_t>(blocks) - 1}).value_or(0);
+    const std::size_t layers = blocks - static_cast<std::size_t>(draft.prediction_layers);
     spec.context_length = keys.required_count("context_length", length_range);
     const auto required = [&](std::string_view key, Range range) {
         if (!keys.has(key)) fail("{}: metadata key '{}' is missing", keys.meta().source, keys.name(key));
-        return keys.counts(key, layers, range, 0);
+        return keys.counts(key, blocks, range, 0);
     };
     const auto heads = required("attention.head_count", head_range);
-    const auto widths = required("feed_forward_length", width_range);
-    const auto kv_heads = keys.has("attention.head_count_kv") ? keys.counts("attention.head_count_kv", layers, head_range, 0) : heads;
+    // Models whose layers all have experts may state no width of a dense MLP.
+    const bool experts = keys.count("expert_count", expert_range).value_or(0) > 0;
+    const auto widths = experts ? keys.counts("feed_forward_length", blocks, {0, width_range.high}, 0) : required("feed_forward_length", width_range);
+    const auto kv_heads = keys.has("attention.head_count_kv") ? keys.counts("attention.head_count_kv", blocks, head_range, 0) : heads;
     const auto head_dim = keys.count("attention.key_length", head_dim_range);
     if (const auto value_length = keys.count("attention.value_length", head_dim_range);
         value_length && value_length != head_dim.value_or(spec.hidden / heads.front()))
@@ -143,8 +148,9 @@ Draft read_metadata(const ModelFile& file) {
     draft.spec.vocab = vocab_of(keys, draft);
     const auto eps = keys.number("attention.layer_norm_rms_epsilon");
     if (!eps) fail("{}: metadata key '{}' is missing", meta.source, keys.name("attention.layer_norm_rms_epsilon"));
-    finish_dimensions(draft, draft.family->gguf_norm, *eps);
+    draft.norm = draft.family->gguf_norm;
     draft.family->layers_from_metadata(keys, draft);
+    finish_dimensions(draft, *eps);
     if (draft.spelling.interleaved_qk) {
         const int head_dim = draft.spec.layers.front().attention.head_dim;
         draft.unpermute = keys.count("rope.dimension_count", {2, head_dim}).value_or(head_dim);

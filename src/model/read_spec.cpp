@@ -18,15 +18,17 @@ ModelSpec read_spec(const ModelFile& file) {
     return std::move(draft.spec);
 }
 
-void finish_dimensions(Draft& draft, NormKind norm, double eps) {
+void finish_dimensions(Draft& draft, double eps) {
     ModelSpec& spec = draft.spec;
     if (!(eps > 0 && eps < 1)) fail("{}: the norms' epsilon should be between 0 and 1, but it is {:g}", draft.file->path, eps);
-    spec.norm = {norm, static_cast<float>(eps)};
+    spec.norm = {draft.norm, static_cast<float>(eps)};
     spec.qk_norm = spec.norm;
     if (draft.family->scaled_embedding) spec.embed_scale = static_cast<float>(std::sqrt(static_cast<double>(spec.hidden)));
     for (std::size_t i = 0; i < spec.layers.size(); ++i) {
         AttentionSpec& a = spec.layers[i].attention;
+        if (spec.layers[i].mixer != MixerKind::attention) continue;
         a.qk_norm = draft.family->qk_norm;
+        if (a.head_dim % 2 != 0) fail("{}: layer {} has heads of {} dimensions, but rotary embedding needs an even number", draft.file->path, i, a.head_dim);
         if (a.n_heads % a.n_kv_heads != 0)
             fail("{}: layer {} has {} query heads, which {} key-value heads cannot share evenly", draft.file->path, i, a.n_heads, a.n_kv_heads);
     }

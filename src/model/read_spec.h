@@ -11,8 +11,8 @@ Draft read_metadata(const ModelFile& file);  // GGUF
 Draft read_draft(const ModelFile& file);
 
 // Shared end of both readers: dimensions that must fit each other, norms,
-// embedding scale. Layers have their dimensions already.
-void finish_dimensions(Draft& draft, NormKind norm, double eps);
+// embedding scale. Layers are complete by then.
+void finish_dimensions(Draft& draft, double eps);
 Activation activation_named(const std::string& name, const std::string& where);
 // Appends the ids that are in the vocabulary and not listed yet.
 void add_stop_ids(ModelSpec& spec, std::span<const std::int64_t> ids);

@@ -1,6 +1,7 @@
 #include "resolve.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -9,19 +10,31 @@
 namespace forge {
 namespace {
 
-std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+using Shape = std::vector<std::int64_t>;
 
-// Leading ones do not change what a shape means (a [1, 576] norm is a vector of 576).
-std::vector<std::int64_t> without_leading_ones(std::vector<std::int64_t> shape) {
-    const auto first = std::find_if(shape.begin(), shape.end(), [](std::int64_t n) { return n != 1; });
-    shape.erase(shape.begin(), first);
+// Ones do not change what a shape means: a [1, 576] norm, a [channels, 1, 4] convolution.
+Shape without_ones(Shape shape) {
+    std::erase(shape, 1);
     return shape;
 }
 
-void check_shape(const Tensor& tensor, const std::vector<std::int64_t>& wanted, const ModelFile& file, std::string_view role) {
-    if (without_leading_ones(tensor.shape) == without_leading_ones(wanted)) return;
-    fail("{}: tensor {} should have the shape {} ({}, from the model's dimensions), but it has {}",
-         tensor.file ? tensor.file->path() : file.path, tensor.name, shape_text(wanted), role, shape_text(tensor.shape));
+void check_shape(const Tensor& tensor, const Shape& wanted, const ModelFile& file, std::string_view role) {
+    if (without_ones(tensor.shape) == without_ones(wanted)) return;
+    fail("{}: tensor {} should have the shape [{}] ({}, from the model's dimensions), but it has [{}]",
+         tensor.file ? tensor.file->path() : file.path, tensor.name, fmt::join(wanted, ", "), role,
+         fmt::join(tensor.shape, ", "));
+}
+
+bool is_expert(Role role) { return role == Role::expert_gate || role == Role::expert_up || role == Role::expert_down; }
+bool is_rotated(Role role) {
+    return role == Role::attn_q || role == Role::attn_k || role == Role::attn_q_bias || role == Role::attn_k_bias;
+}
+
+// "mlp.experts.{}.up_proj.weight" -> expert 3's name.
+std::string numbered(std::string_view name, std::int64_t expert) {
+    const std::size_t at = name.find("{}");
+    if (at == std::string_view::npos) return std::string(name);
+    return fmt::format("{}{}{}", name.substr(0, at), expert, name.substr(at + 2));
 }
 
 class Resolver {
@@ -33,53 +46,73 @@ class Resolver {
             count_from_table();
             return {};
         }
-        spec_.embed = whole(draft_.names.embed(), "embedding", spec_.vocab, spec_.hidden);
+        claim_scales();
+        spec_.embed = whole(draft_.names.embed(), "embedding", {spec_.vocab, spec_.hidden});
+        if (spec_.ple_width > 0) per_layer_embedding();
         for (std::size_t i = 0; i < spec_.layers.size(); ++i) layer(i);
-        spec_.final_norm = whole(draft_.names.final_norm(), "final norm", 1, spec_.hidden, true);
+        spec_.final_norm = whole(draft_.names.final_norm(), "final norm", {spec_.hidden});
         // A head of its own is used even when the config says that it is tied.
-        if (draft_.tied && !file_.find(draft_.names.head())) {
-            spec_.head = spec_.embed;
-        } else {
-            spec_.head = whole(draft_.names.head(), "output head", spec_.vocab, spec_.hidden);
-        }
+        spec_.head = draft_.tied && !file_.find(draft_.names.head())
+                         ? spec_.embed
+                         : whole(draft_.names.head(), "output head", {spec_.vocab, spec_.hidden});
         find_unused();
         for (const TensorUse& use : out_.uses) spec_.parameters += static_cast<std::uint64_t>(use.rows * use.cols);
         return std::move(out_);
     }
 
   private:
-    // A tensor of the model itself; missing ones are collected.
-    WeightId whole(const std::string& name, std::string_view what, std::int64_t rows, std::int64_t cols, bool vector = false) {
+    // A tensor of the model itself, a vector or a matrix; missing ones are collected.
+    WeightId whole(const std::string& name, std::string_view what, const Shape& shape) {
         const Tensor* tensor = file_.find(name);
         if (!tensor) {
             out_.missing.push_back(name);
             return -1;
         }
-        check_shape(*tensor, vector ? std::vector<std::int64_t>{cols} : std::vector<std::int64_t>{rows, cols}, file_, what);
+        check_shape(*tensor, shape, file_, what);
         TensorUse use;
         use.tensor = tensor;
-        use.rows = rows;
-        use.cols = cols;
-        use.vector = vector;
+        use.as_f32 = shape.size() == 1;
+        use.rows = use.as_f32 ? 1 : shape[0];
+        use.cols = shape.back();
         return add(std::move(use));
     }
 
-    WeightId add(TensorUse use) {
+    // Gemma 4: rows for every id, a strip of ple_width for every layer.
+    void per_layer_embedding() {
+        const auto strips = static_cast<std::int64_t>(spec_.layers.size()) * spec_.ple_width;
+        spec_.ple_embed = whole(draft_.names.top("embed_tokens_per_layer.weight", "per_layer_token_embd.weight"),
+                                "per-layer embedding", {spec_.vocab, strips});
+        spec_.ple_proj = whole(draft_.names.top("per_layer_model_projection.weight", "per_layer_model_proj.weight"),
+                               "projection to the per-layer inputs", {strips, spec_.hidden});
+        spec_.ple_norm = whole(draft_.names.top("per_layer_projection_norm.weight", "per_layer_proj_norm.weight"),
+                               "norm of the per-layer inputs", {spec_.ple_width});
+    }
+
+    WeightId add(TensorUse use, std::int64_t expert = 0) {
         used_.insert(use.tensor->name);
-        use.global_scale = scale_beside(*use.tensor);
+        use.global_scale = scale_beside(*use.tensor, expert);
         out_.uses.push_back(std::move(use));
         return static_cast<WeightId>(out_.uses.size()) - 1;
     }
 
-    // NAME.scale beside NAME.weight multiplies the product.
-    float scale_beside(const Tensor& tensor) {
+    // Names that end in .scale and are roles of their own.
+    void claim_scales() {
+        for (std::size_t i = 0; i < spec_.layers.size(); ++i)
+            for (const TensorRow& row : draft_.family->tensors)
+                if (row.gguf.ends_with(".scale")) claimed_.insert(draft_.names.layer(i, row.hf, row.gguf));
+    }
+
+    // NAME.scale beside NAME.weight multiplies the product: one number, or one an expert.
+    float scale_beside(const Tensor& tensor, std::int64_t expert) {
         if (!draft_.names.gguf() || !tensor.name.ends_with(".weight")) return 1;
         const Tensor* scale = file_.find(tensor.name.substr(0, tensor.name.size() - 6) + "scale");
-        if (!scale) return 1;
+        if (!scale || claimed_.contains(scale->name)) return 1;
         used_.insert(scale->name);
-        if (scale->elements() != 1)
-            fail(ErrorKind::unsupported, "{}: tensor {} has {} scales; one for the whole matrix is implemented", file_.path, scale->name, scale->elements());
-        return floats_of(*scale).front();
+        const bool stacked = tensor.shape.size() == 3 && scale->elements() == tensor.shape[0];
+        if (scale->elements() != 1 && !stacked)
+            fail(ErrorKind::unsupported, "{}: tensor {} has {} scales; one for the whole matrix, or one an expert, is implemented",
+                 file_.path, scale->name, scale->elements());
+        return floats_of(*scale)[static_cast<std::size_t>(stacked ? expert : 0)];
     }
 
     bool needed(Need need) const {
@@ -87,87 +120,119 @@ class Resolver {
                (need == Need::with_mlp_bias && draft_.mlp_bias);
     }
 
-    TensorUse use_of(const TensorRow& row, const LayerSpec& layer) const {
-        TensorUse use;
-        use.vector = !row.cols;
-        const std::int64_t rows = extent(row.rows, spec_, layer);
-        use.rows = use.vector ? 1 : rows;
-        use.cols = use.vector ? rows : extent(*row.cols, spec_, layer);
-        const bool rotated = row.role == Role::attn_q || row.role == Role::attn_k || row.role == Role::attn_q_bias || row.role == Role::attn_k_bias;
-        if (rotated && draft_.unpermute > 0) {
-            use.head_dim = layer.attention.head_dim;
-            use.unpermute = draft_.unpermute;
-        }
-        return use;
+    struct Size {
+        std::int64_t rows, cols;  // of one expert's matrix; a vector has `rows` elements and cols 1
+        bool vector;
+    };
+    Size size_of_row(const TensorRow& row, const LayerSpec& layer) const {
+        return {extent(row.rows, spec_, layer), row.cols ? extent(*row.cols, spec_, layer) : 1, !row.cols};
     }
 
     void layer(std::size_t index) {
-        LayerSpec& layer = spec_.layers[index];
-        fused_parts(index, layer);
         for (const TensorRow& row : draft_.family->tensors) {
-            WeightId& id = layer.weights[static_cast<std::size_t>(row.role)];
-            const std::string name = draft_.names.layer(index, row.hf, row.gguf);
-            const Tensor* tensor = file_.find(name);
-            if (!tensor) {
-                if (id < 0 && needed(row.need)) out_.missing.push_back(name);
+            if (!applies(row.when, spec_, index)) {
+                // A layer that reads another's cache may still have its own projections in the file.
+                if (row.when == When::own_keys || row.when == When::own_values)
+                    if (spec_.layers[index].mixer == MixerKind::attention) used_.insert(draft_.names.layer(index, row.hf, row.gguf));
                 continue;
             }
-            TensorUse use = use_of(row, layer);
-            use.tensor = tensor;
-            check_shape(*tensor, use.vector ? std::vector<std::int64_t>{use.cols} : std::vector<std::int64_t>{use.rows, use.cols}, file_, name_of(row.role));
-            id = add(std::move(use));
+            const Alternative own{row.hf, row.gguf, {row.role}};
+            bool found = bind(index, own, row.role);
+            for (const Alternative& place : draft_.family->alternatives) {
+                if (found) break;
+                if (std::find(place.parts.begin(), place.parts.end(), row.role) != place.parts.end()) found = bind(index, place, row.role);
+            }
+            if (!found && needed(row.need)) out_.missing.push_back(draft_.names.layer(index, numbered(row.hf, 0), numbered(row.gguf, 0)));
         }
     }
 
-    // Parts of fused tensors, where the parts' own tensors are not there.
-    void fused_parts(std::size_t index, LayerSpec& layer) {
-        for (const FusedRow& fused : draft_.family->fused) {
-            if ((draft_.names.gguf() ? fused.gguf : fused.hf).empty()) continue;
-            const Tensor* tensor = file_.find(draft_.names.layer(index, fused.hf, fused.gguf));
-            if (!tensor) continue;
-            std::vector<TensorUse> parts;
-            std::int64_t length = 0;
-            for (const Role role : fused.parts) {
-                TensorUse use = use_of(*draft_.family->row(role), layer);
-                use.tensor = tensor;
-                use.first_row = length;
-                length += use.vector ? use.cols : use.rows;
-                parts.push_back(std::move(use));
+    // Binds one role of a layer to its part of `place`; false when the file does not have that.
+    bool bind(std::size_t index, const Alternative& place, Role role) {
+        LayerSpec& layer = spec_.layers[index];
+        const std::string_view pattern = draft_.names.gguf() ? place.gguf : place.hf;
+        if (pattern.empty() || !file_.find(draft_.names.layer(index, numbered(place.hf, 0), numbered(place.gguf, 0)))) return false;
+        // Where this role's rows are among those of all parts, in one expert's matrix.
+        std::int64_t total = 0, offset = 0;
+        Size mine{};
+        for (const Role part : place.parts) {
+            const Size size = size_of_row(*draft_.family->row(part), layer);
+            if (part == role) {
+                mine = size;
+                offset = total;
             }
-            const bool vector = parts.front().vector;
-            check_shape(*tensor, vector ? std::vector<std::int64_t>{length} : std::vector<std::int64_t>{length, parts.front().cols}, file_, "fused q, k and v");
-            for (std::size_t i = 0; i < parts.size(); ++i) {
-                const TensorRow& row = *draft_.family->row(fused.parts[i]);
-                if (file_.find(draft_.names.layer(index, row.hf, row.gguf))) continue;
-                layer.weights[static_cast<std::size_t>(row.role)] = add(std::move(parts[i]));
-            }
+            total += size.rows;
         }
+        const bool experts = is_expert(role), stacked = experts && pattern.find("{}") == std::string_view::npos;
+        const std::int64_t count = experts ? layer.feed_forward.moe.experts : 1;
+        Shape shape{total};
+        if (!mine.vector) shape.push_back(mine.cols);
+        if (stacked) shape.insert(shape.begin(), count);
+        for (std::int64_t e = 0; e < count; ++e) {
+            const std::string name = draft_.names.layer(index, numbered(place.hf, e), numbered(place.gguf, e));
+            const Tensor* tensor = file_.find(name);
+            if (!tensor) {
+                out_.missing.push_back(name);
+                continue;
+            }
+            check_shape(*tensor, shape, file_, name_of(role));
+            TensorUse use;
+            use.tensor = tensor;
+            use.as_f32 = mine.vector || role == Role::delta_conv;
+            use.first_row = offset + (stacked ? e * total : 0);
+            use.rows = mine.vector ? 1 : mine.rows;
+            use.cols = mine.vector ? mine.rows : mine.cols;
+            if (place.by_key_head) {
+                use.first_row = 0;
+                use.row_map = grouped_delta_rows(role, layer.delta);
+            } else if (is_rotated(role) && draft_.unpermute > 0) {
+                use.row_map = interleaved_rows(mine.rows, layer.attention.head_dim, draft_.unpermute);
+            }
+            const WeightId id = add(std::move(use), e);
+            if (e == 0) layer.weights[static_cast<std::size_t>(role)] = id;
+        }
+        return true;
+    }
+
+    // Layers of a GGUF beyond those that run predict further tokens.
+    bool is_later_layer(const std::string& name) const {
+        if (!draft_.names.gguf() || !name.starts_with("blk.")) return false;
+        const char* digits = name.c_str() + 4;
+        char* end = nullptr;
+        const unsigned long long layer = std::strtoull(digits, &end, 10);
+        return end != digits && *end == '.' && layer >= spec_.layers.size() &&
+               layer < spec_.layers.size() + static_cast<std::size_t>(draft_.prediction_layers);
     }
 
     void find_unused() {
         // rope_freqs was read with the metadata.
-        const auto known = [&](const std::string& name) { return used_.contains(name) || name == "rope_freqs.weight" || is_ignored_tensor(name); };
+        const auto known = [&](const std::string& name) {
+            return used_.contains(name) || name == "rope_freqs.weight" || is_ignored_tensor(name) || is_later_layer(name);
+        };
         for (const Tensor& tensor : file_.tensors)
             if (!known(tensor.name)) out_.unused.push_back(tensor.name);
     }
 
     // A config alone: the required tensors' sizes.
     void count_from_table() {
-        const auto embed = static_cast<std::uint64_t>(spec_.vocab) * static_cast<std::uint64_t>(spec_.hidden);
-        spec_.parameters = embed * (draft_.tied ? 1 : 2) + static_cast<std::uint64_t>(spec_.hidden);
-        for (const LayerSpec& layer : spec_.layers)
-            for (const TensorRow& row : draft_.family->tensors)
-                if (needed(row.need)) {
-                    const TensorUse use = use_of(row, layer);
-                    spec_.parameters += static_cast<std::uint64_t>(use.rows * use.cols);
-                }
+        const auto hidden = static_cast<std::uint64_t>(spec_.hidden), vocab = static_cast<std::uint64_t>(spec_.vocab);
+        const auto strips = spec_.layers.size() * static_cast<std::uint64_t>(spec_.ple_width);
+        spec_.parameters = vocab * hidden * (draft_.tied ? 1 : 2) + hidden;
+        if (strips > 0) spec_.parameters += strips * (vocab + hidden) + static_cast<std::uint64_t>(spec_.ple_width);
+        for (std::size_t i = 0; i < spec_.layers.size(); ++i) {
+            for (const TensorRow& row : draft_.family->tensors) {
+                if (!needed(row.need) || !applies(row.when, spec_, i)) continue;
+                const Size size = size_of_row(row, spec_.layers[i]);
+                const std::int64_t count = is_expert(row.role) ? spec_.layers[i].feed_forward.moe.experts : 1;
+                spec_.parameters += static_cast<std::uint64_t>(size.rows * size.cols * count);
+            }
+        }
     }
 
     Draft& draft_;
     ModelSpec& spec_;
     const ModelFile& file_;
     Resolution out_;
-    std::unordered_set<std::string> used_;
+    std::unordered_set<std::string> used_, claimed_;
 };
 
 }  // namespace
@@ -181,6 +246,30 @@ std::vector<std::int64_t> interleaved_rows(std::int64_t rows, int head_dim, int 
         const std::int64_t head = row / head_dim * head_dim, within = row % head_dim;
         const std::int64_t stored = within < unpermute ? 2 * (within % half) + within / half : within;
         source[static_cast<std::size_t>(row)] = head + stored;
+    }
+    return source;
+}
+
+std::vector<std::int64_t> grouped_delta_rows(Role role, const DeltaSpec& d) {
+    const std::int64_t per_key = d.n_v_heads / d.n_k_heads;  // value heads of a key head
+    const std::int64_t key = d.k_dim, value = per_key * d.v_dim;
+    std::vector<std::int64_t> source;
+    // `count` rows from `start` of every key head's group of `group` rows.
+    const auto take = [&](std::int64_t group, std::int64_t start, std::int64_t count) {
+        for (std::int64_t g = 0; g < d.n_k_heads; ++g)
+            for (std::int64_t i = 0; i < count; ++i) source.push_back(g * group + start + i);
+    };
+    const std::int64_t qkvz = 2 * key + 2 * value, ba = 2 * per_key;
+    if (role == Role::delta_qkv) {
+        take(qkvz, 0, key);
+        take(qkvz, key, key);
+        take(qkvz, 2 * key, value);
+    } else if (role == Role::delta_z) {
+        take(qkvz, 2 * key + value, value);
+    } else if (role == Role::delta_b) {
+        take(ba, 0, per_key);
+    } else if (role == Role::delta_a) {
+        take(ba, per_key, per_key);
     }
     return source;
 }

@@ -11,6 +11,9 @@ namespace {
 
 constexpr double two_pi = 2 * std::numbers::pi;
 
+// An odd share of a head rotates one more dim.
+std::size_t pairs(const RopeParams& p) { return static_cast<std::size_t>((p.rotary_dim + 1) / 2); }
+
 // theta^(2i/divisor) for pair i. The reference raises an f32 base to an f32
 // exponent; the power itself is taken in f64 and rounded once.
 float power(double theta, int pair, int divisor) {
@@ -55,7 +58,7 @@ std::vector<float> yarn_frequencies(const RopeParams& p) {
     low = std::max(low, 0.0);
     high = std::min(high, p.rotary_dim - 1.0);
     if (low == high) high += 0.001;  // the ramp's slope must stay finite
-    std::vector<float> inv_freq(static_cast<std::size_t>(p.rotary_dim / 2));
+    std::vector<float> inv_freq(pairs(p));
     for (std::size_t i = 0; i < inv_freq.size(); ++i) {
         const float pos = power(p.theta, static_cast<int>(i), p.rotary_dim);
         const float extrapolated = 1.0f / pos;
@@ -80,11 +83,11 @@ float yarn_scale(const RopeParams& p) {
 }
 
 std::vector<float> plain_frequencies(const RopeParams& p) {
-    std::vector<float> inv_freq(static_cast<std::size_t>(p.rotary_dim / 2));
+    std::vector<float> inv_freq(pairs(p));
     // Pairs beyond the rotated share keep frequency 0: they pass through unchanged.
     const int rotated = p.type == RopeType::proportional
                             ? static_cast<int>(std::floor(p.rotated_share * p.rotary_dim / 2))
-                            : p.rotary_dim / 2;
+                            : static_cast<int>(pairs(p));
     for (int i = 0; i < rotated; ++i) inv_freq[static_cast<std::size_t>(i)] = 1.0f / power(p.theta, i, p.rotary_dim);
     return inv_freq;
 }
@@ -114,8 +117,9 @@ void check(const RopeParams& p, std::string_view where) {
     };
     positive(p.theta, "theta");
     positive(p.factor, "factor");
-    if (p.rotary_dim < 2 || p.rotary_dim % 2 != 0)
-        fail("{}: {} rotary dimensions cannot be paired; an even number of at least 2 is needed", where, p.rotary_dim);
+    if (p.rotary_dim < 1) fail("{}: no dimension of a head rotates", where);
+    if (p.rotary_dim % 2 != 0 && (p.type == RopeType::yarn || p.type == RopeType::proportional))
+        fail("{}: {} rotary dimensions cannot be paired", where, p.rotary_dim);
     if (p.type == RopeType::llama3 || p.type == RopeType::yarn) positive(p.original_context, "original context length");
     if (p.type == RopeType::llama3) {
         positive(p.low_freq_factor, "low_freq_factor");
@@ -130,8 +134,8 @@ void check(const RopeParams& p, std::string_view where) {
     }
     if (p.type == RopeType::proportional && !(p.rotated_share >= 0 && p.rotated_share <= 1))
         fail("{}: rope partial_rotary_factor should be between 0 and 1, but it is {:g}", where, p.rotated_share);
-    if (!p.divisors.empty() && p.divisors.size() != static_cast<std::size_t>(p.rotary_dim / 2))
-        fail("{}: rope_freqs has {} entries, but {} rotary dimensions need {}", where, p.divisors.size(), p.rotary_dim, p.rotary_dim / 2);
+    if (!p.divisors.empty() && p.divisors.size() != pairs(p))
+        fail("{}: rope_freqs has {} entries, but {} rotary dimensions need {}", where, p.divisors.size(), p.rotary_dim, pairs(p));
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ enum class RopeType { standard, linear, llama3, yarn, proportional };
 struct RopeParams {
     RopeType type = RopeType::standard;
     double theta = 10000;
-    int rotary_dim = 0;  // R: dims that rotate; for `proportional` the whole head
+    // R: the divisor of the exponents; (R + 1) / 2 pairs rotate. For `proportional` the whole head.
+    int rotary_dim = 0;
     double factor = 1;
     double original_context = 0;                        // llama3, yarn
     double low_freq_factor = 1, high_freq_factor = 4;   // llama3

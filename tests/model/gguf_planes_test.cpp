@@ -36,8 +36,8 @@ TEST(GgufPlanes, RowsDecodeToTheFilesValues) {
         std::vector<float> got, expected;
         for (std::size_t i = 0; i < resolution.uses.size(); ++i) {
             const TensorUse& use = resolution.uses[i];
-            if (use.vector || !use.tensor->is_block) continue;
-            const auto map = use.unpermute > 0 ? interleaved_rows(use.rows, use.head_dim, use.unpermute) : std::vector<std::int64_t>();
+            if (use.as_f32 || !use.tensor->is_block) continue;
+            const auto& map = use.row_map;
             const std::size_t row_bytes = use.tensor->data.size() / static_cast<std::size_t>(use.tensor->rows());
             got.resize(static_cast<std::size_t>(use.cols));
             expected.resize(static_cast<std::size_t>(use.cols));

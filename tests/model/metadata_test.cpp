@@ -161,7 +161,6 @@ TEST(Metadata, Refusals) {
     };
     EXPECT_THAT(refused("llama", "general.architecture", "mamba"), testing::AllOf(HasSubstr("'mamba'"), HasSubstr("gemma3")));
     EXPECT_THAT(refused("llama", "general.type", "adapter"), HasSubstr("'adapter'"));
-    EXPECT_THAT(refused("llama", "llama.expert_count", u(8)), HasSubstr("llama.expert_count is 8"));
     EXPECT_THAT(refused("llama", "llama.attention.causal", false), HasSubstr("llama.attention.causal is false"));
     EXPECT_THAT(refused("mistral3", "mistral3.attention.temperature_scale", 0.1), HasSubstr("temperature_scale"));
     EXPECT_THAT(refused("mistral3", "mistral3.rope.scaling.yarn_log_multiplier", 1.0), HasSubstr("yarn_log_multiplier"));

@@ -86,7 +86,8 @@ TEST(Rope, SenselessParametersAreErrors) {
              R"("rope_scaling":{"rope_type":"yarn","factor":1e300,"attention_factor":1e300})",
              R"("rope_scaling":{"rope_type":"linear","factor":2,"partial_rotary_factor":0})",
              R"("rope_scaling":{"rope_type":"linear","factor":2,"partial_rotary_factor":1.5})",
-             R"("rope_scaling":{"rope_type":"linear","factor":2,"partial_rotary_factor":0.45})",
+             R"("rope_scaling":{"rope_type":"yarn","factor":2,"partial_rotary_factor":0.45})",
+             R"("rope_scaling":{"rope_type":"linear","factor":2,"partial_rotary_factor":0.01})",
              R"("rope_scaling":[1])", R"("rope_parameters":{"full_attention":null})",
          }) {
         SCOPED_TRACE(rope);

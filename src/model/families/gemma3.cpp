@@ -15,7 +15,7 @@ void softcaps(std::optional<double> attention, std::optional<double> final, Draf
 
 // Old spelling: rope_theta and rope_scaling belong to the full layers only and
 // rope_local_base_freq is the sliding theta. New: rope_parameters keyed by kind.
-RopeParams gemma3_rope(const ConfigReader& config, LayerKind kind, int head_dim) {
+RopeParams gemma3_rope(const ConfigReader& config, const Family& family, LayerKind kind, int head_dim) {
     const bool full = kind == LayerKind::full;
     const double theta = config.number(full ? "rope_theta" : "rope_local_base_freq").value_or(full ? 1e6 : 1e4);
     if (const auto keyed = config.object("rope_parameters")) {
@@ -23,11 +23,11 @@ RopeParams gemma3_rope(const ConfigReader& config, LayerKind kind, int head_dim)
         if (!listed && !keyed->json().empty())
             config.refuse("rope_parameters", "Gemma 3 needs an entry for each of full_attention and sliding_attention");
         if (const auto dict = keyed->object(full ? "full_attention" : "sliding_attention")) {
-            if (!full || !config.find("rope_scaling")) return rope_of_dict(*dict, config, theta, head_dim);
+            if (!full || !config.find("rope_scaling")) return rope_of_dict(*dict, config, family, theta, head_dim);
         }
     }
     if (full) {
-        if (const auto dict = config.object("rope_scaling")) return rope_of_dict(*dict, config, theta, head_dim);
+        if (const auto dict = config.object("rope_scaling")) return rope_of_dict(*dict, config, family, theta, head_dim);
     }
     RopeParams rope;
     rope.theta = theta;
@@ -38,37 +38,24 @@ RopeParams gemma3_rope(const ConfigReader& config, LayerKind kind, int head_dim)
 void gemma3_layers(const ConfigReader& config, Draft& draft) {
     const std::size_t layers = draft.spec.layers.size();
     const int head_dim = draft.spec.layers.front().attention.head_dim;
-    const int window = config.stated("sliding_window") ? config.count("sliding_window", length_range).value_or(0) : 4096;
+    const int window = window_of(config, *draft.family);
     auto kinds = layer_types(config, layers);
     if (!kinds) kinds = periodic_layers(layers, config.count("sliding_window_pattern", layer_range).value_or(6));
     const double scalar = config.number("query_pre_attn_scalar").value_or(256);
     if (!(scalar > 0)) config.refuse("query_pre_attn_scalar", "the attention scale is its inverse square root, so it should be positive");
-    set_layers(draft, *kinds, window, gemma3_rope(config, LayerKind::full, head_dim),
-               gemma3_rope(config, LayerKind::sliding, head_dim), 1 / std::sqrt(scalar));
+    set_layers(draft, *kinds, window, gemma3_rope(config, *draft.family, LayerKind::full, head_dim),
+               gemma3_rope(config, *draft.family, LayerKind::sliding, head_dim), 1 / std::sqrt(scalar));
     softcaps(config.number("attn_logit_softcapping"), config.number("final_logit_softcapping"), draft);
-}
-
-// attention.sliding_window_pattern: a period, or one flag a layer (true = sliding).
-std::vector<LayerKind> gguf_kinds(const GgufKeys& keys, std::size_t layers) {
-    const MetaValue* value = keys.meta().find(keys.name("attention.sliding_window_pattern"));
-    if (!value) return periodic_layers(layers, 6);
-    if (!std::holds_alternative<std::vector<bool>>(*value))
-        return periodic_layers(layers, keys.required_count("attention.sliding_window_pattern", layer_range));
-    const auto& flags = std::get<std::vector<bool>>(*value);
-    if (flags.size() != layers)
-        fail("{} has {} entries, but the model has {} layers", keys.where("attention.sliding_window_pattern"), flags.size(), layers);
-    std::vector<LayerKind> kinds;
-    for (const bool slides : flags) kinds.push_back(slides ? LayerKind::sliding : LayerKind::full);
-    return kinds;
 }
 
 void gemma3_layers_gguf(const GgufKeys& keys, Draft& draft) {
     const std::size_t layers = draft.spec.layers.size();
     const AttentionSpec& first = draft.spec.layers.front().attention;
     const int window = keys.count("attention.sliding_window", {0, length_range.high}).value_or(0);
-    const auto kinds = window > 0 ? gguf_kinds(keys, layers) : std::vector<LayerKind>(layers, LayerKind::full);
-    const RopeParams full = rope_of_metadata(keys, draft, keys.number("rope.freq_base").value_or(10000), true);
-    const RopeParams sliding = rope_of_metadata(keys, draft, keys.number("rope.freq_base_swa").value_or(10000), false);
+    const auto kinds = window > 0 ? flagged_layers(keys, "attention.sliding_window_pattern", layers, 6, LayerKind::sliding)
+                                  : std::vector<LayerKind>(layers, LayerKind::full);
+    const RopeParams full = rope_of_metadata(keys, draft, first.head_dim);
+    const RopeParams sliding = rope_of_metadata(keys, draft, first.head_dim, "_swa");
     // The 27B model scales by its hidden size per head; the file does not say so.
     constexpr std::size_t layers_of_27b = 62;
     const double scalar = layers == layers_of_27b ? static_cast<double>(draft.spec.hidden) / first.n_heads : first.head_dim;
@@ -105,11 +92,10 @@ Family gemma3_family() {
     for (TensorRow& row : family.tensors = decoder_tensors()) {
         if (row.role == Role::ffn_norm) row.hf = "pre_feedforward_layernorm.weight";
     }
-    family.tensors.push_back({Role::attn_q_norm, "self_attn.q_norm.weight", "attn_q_norm.weight", head_dim, vector});
-    family.tensors.push_back({Role::attn_k_norm, "self_attn.k_norm.weight", "attn_k_norm.weight", head_dim, vector});
+    for (const TensorRow& row : qk_norm_tensors()) family.tensors.push_back(row);
     family.tensors.push_back({Role::attn_post_norm, "post_attention_layernorm.weight", "post_attention_norm.weight", hidden, vector});
     family.tensors.push_back({Role::ffn_post_norm, "post_feedforward_layernorm.weight", "post_ffw_norm.weight", hidden, vector});
-    family.fused = decoder_fused();
+    family.alternatives = decoder_alternatives();
     family.refused_config = decoder_refused_config();
     family.refused_metadata = decoder_refused_metadata();
     family.layers_from_config = gemma3_layers;

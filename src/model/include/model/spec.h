@@ -61,7 +61,7 @@ struct DeltaSpec {
 enum class MixerKind : std::uint8_t { attention, gated_delta };
 
 enum class RouterKind : std::uint8_t {
-    softmax,       // softmax over all experts, largest k, weights rounded to the activation type
+    softmax,       // softmax over all experts, largest k
     gemma4,        // of norm(h) * scale * hidden^-0.5; renormalised, times a scale per expert, kept f32
 };
 
@@ -69,6 +69,7 @@ enum class RouterKind : std::uint8_t {
 struct MoeSpec {
     int experts = 0, per_token = 0, width = 0;   // experts 0: the layer is dense
     bool normalise = true;         // chosen weights divided by their sum
+    bool round_weights = true;     // chosen weights rounded to the activation type; false: kept f32 (Mixtral, Gemma 4)
     RouterKind router = RouterKind::softmax;
     int shared_width = 0;          // shared expert, times r(sigmoid(shared_router x)); 0 = none
     bool beside_dense = false;     // Gemma 4: a dense MLP runs too, each with norms of its own
