@@ -54,17 +54,17 @@ std::int64_t rows_of(const void*, const StepRows& step) { return step.m; }
 
 std::size_t rounded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Packed queries, scores, probabilities, sums, two edge rows of values, and
+// Packed queries, scores, probabilities, sums, an edge row of values, and
 // four floats a line; `lines` of them, `keys` scores each (simd_body.h).
 std::size_t block_scratch(const AttentionParams& p, std::size_t element, std::size_t lines, std::size_t keys) {
     const std::size_t dims = static_cast<std::size_t>((p.head_dim + kBlock - 1) / kBlock * kBlock);
-    return rounded(lines * dims * element) + rounded(lines * keys * 4) + rounded(lines * keys * element) +
-           rounded(lines * dims * 4) + 2 * rounded(dims * 8) + 4 * rounded(lines * 4);
+    return rounded(lines * dims * element) + rounded(lines * (keys + kBlock) * (4 + element)) + 64 +
+           rounded(lines * dims * 4) + rounded(kPanel * 8) + 4 * rounded(lines * 4);
 }
 
 std::size_t scratch_of(const AttentionParams& p, const AttentionFunctions& f) {
     const std::size_t lines = static_cast<std::size_t>(std::max(kLines, p.n_heads / p.n_kv_heads));
-    return block_scratch(p, f.block_scratch[type_index(p.type)], lines, kPart);
+    return block_scratch(p, f.block_scratch[type_index(p.type)], lines, std::max(kPart, kRun));
 }
 
 std::size_t element_offset(const KvCache& cache, bool values, int slot, int head, int position, int d) {

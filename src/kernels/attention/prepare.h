@@ -92,8 +92,11 @@ void write_key(T* block, const float* key, int head_dim, std::int64_t step, int 
 
 template <typename T>
 void write_value(T* values, const T* v, int head_dim, const CacheLayout& layout, int position) {
-    T* row = values + position / layout.unit * layout.value_step + position % layout.unit;
-    for (int d = 0; d < head_dim; ++d) row[d * layout.unit] = v[d];
+    for (int first = 0; first < head_dim; first += kPanel) {
+        T* row = values + layout.value(position, first);
+        const int width = std::min(kPanel, head_dim - first);
+        for (int d = 0; d < width; ++d) row[d * layout.unit] = v[first + d];
+    }
 }
 
 // Items go head by head, rows within, so that a thread's grain fills whole lines of the cache.

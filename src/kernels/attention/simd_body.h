@@ -22,11 +22,11 @@ namespace forge::FORGE_SIMD {
 template <typename D>
 struct BlockScratch {
     typename D::A* q;      // [lines][dims]
-    float* scores;         // [lines][keys]
-    typename D::A* p;      // [lines][keys]
+    float* scores;         // [lines][keys + kBlock]: rows of a power of two would share cache sets
+    typename D::A* p;      // [lines][keys + kBlock]
     float* sums;           // [lines][dims]
-    void* edge[2];         // [2 * dims] of T: pairs of values with one of the two missing
-    float *maximum, *total, *keep, *spare;  // [lines]
+    void* edge;            // [kPanel] pairs of T, one of the two missing
+    float *maximum, *total, *keep, *ones;  // [lines]
 
     BlockScratch(CpuWorker& worker, std::int64_t lines, std::int64_t dims, std::int64_t keys) {
         worker.tag = 0;
@@ -38,11 +38,11 @@ struct BlockScratch {
         };
         const auto element = static_cast<std::int64_t>(sizeof(typename D::A));
         q = reinterpret_cast<typename D::A*>(take(lines * dims * element));
-        scores = reinterpret_cast<float*>(take(lines * keys * 4));
-        p = reinterpret_cast<typename D::A*>(take(lines * keys * element));
+        scores = reinterpret_cast<float*>(take(lines * (keys + kBlock) * 4));
+        p = reinterpret_cast<typename D::A*>(take(lines * (keys + kBlock) * element));
         sums = reinterpret_cast<float*>(take(lines * dims * 4));
-        for (void*& e : edge) e = take(dims * 8);
-        for (float** f : {&maximum, &total, &keep, &spare}) *f = reinterpret_cast<float*>(take(lines * 4));
+        edge = take(kPanel * 8);
+        for (float** f : {&maximum, &total, &keep, &ones}) *f = reinterpret_cast<float*>(take(lines * 4));
     }
 };
 
@@ -67,41 +67,61 @@ void pack_query(const T* q, int head_dim, typename D::A* out) {
     }
 }
 
+// The exponential that turns scores into probabilities. f32 takes e^x; the 16-bit
+// types 2^x with a shorter polynomial, whose error is far below their rounding.
+// Maxima are kept in the same unit.
+template <typename T>
+struct Power {
+    static constexpr float unit = 1.44269504088896341f;
+    static FORGE_INLINE F32 of(F32 x) { return exp2_short(x); }
+};
+template <>
+struct Power<float> {
+    static constexpr float unit = 1;
+    static FORGE_INLINE F32 of(F32 x) { return exp(x); }
+};
+
 // Scores of keys [begin, end) of a line become probabilities: s[0] and p[0] are
 // key `base`. p is written for [p_begin, p_end), zero outside [begin, end);
 // base, p_begin and p_end lie on block borders.
-template <typename D>
+template <typename D, typename T>
 void soften(float* s, typename D::A* p, int base, int begin, int end, int p_begin, int p_end, float scale,
             float softcap, float& maximum, float& total, float& keep) {
-    int at = p_begin;
+    s -= base;
+    p -= base;
     if (begin >= end) {
-        for (; at < p_end; at += kLanes) D::store_a(p + at - base, zero());
+        for (int at = p_begin; at < p_end; at += kLanes) D::store_a(p + at, zero());
         keep = 1;
         return;
     }
-    const int first = begin / kBlock * kBlock, last = (end + kLanes - 1) / kLanes * kLanes;
+    const int first = begin / kLanes * kLanes, last = (end + kLanes - 1) / kLanes * kLanes;
     const F32 low = set1(-std::numeric_limits<float>::infinity());
-    const F32 factor = set1(scale);
-    F32 top = set1(maximum);
-    for (at = first; at < last; at += kLanes) {
-        F32 x = load(s + at - base) * factor;
-        if (softcap != 0) x = set1(softcap) * tanh(x / set1(softcap));
-        if (at < begin) x = select(first_lanes(begin - at), low, x);
-        if (at + kLanes > end) x = select(first_lanes(end - at), x, low);
-        store(s + at - base, x);
-        top = max(x, top);
+    float factor = scale * Power<T>::unit;
+    if (softcap != 0 || !(factor > 0)) {  // then the scores are finished in place, else as they are read
+        for (int at = first; at < last; at += kLanes) {
+            F32 x = load(s + at) * set1(scale);
+            if (softcap != 0) x = set1(softcap) * tanh(x / set1(softcap));
+            store(s + at, x * set1(Power<T>::unit));
+        }
+        factor = 1;
     }
-    const float highest = largest(top);
-    keep = maximum == highest ? 1.0f : first_of(exp(set1(maximum - highest)));
-    const F32 minus = set1(highest);
+    // Scores of keys that are not this line's, written or not, become -inf.
+    store(s + first, select(first_lanes(begin - first), low, load(s + first)));
+    store(s + last - kLanes, select(first_lanes(end - (last - kLanes)), load(s + last - kLanes), low));
+    F32 top = load(s + first);
+    for (int at = first + kLanes; at < last; at += kLanes) top = max(load(s + at), top);
+    const float highest = std::max(maximum, largest(top) * factor);
+    keep = maximum == highest ? 1.0f : first_of(Power<T>::of(set1(maximum - highest)));
+    const F32 multiplier = set1(factor), minus = set1(-highest);
     F32 sums = zero();
-    for (at = p_begin; at < first; at += kLanes) D::store_a(p + at - base, zero());
-    for (at = first; at < last; at += kLanes) {
-        const F32 e = exp(load(s + at - base) - minus);
+    int at = p_begin;
+    for (; at < first; at += kLanes) D::store_a(p + at, zero());
+    for (; at < last; at += kLanes) {
+        const F32 e = Power<T>::of(fma(load(s + at), multiplier, minus));
         sums = sums + e;
-        D::store_a(p + at - base, e);
+        D::store_a(p + at, e);
     }
-    for (; at < p_end; at += kLanes) D::store_a(p + at - base, zero());
+    for (; at < p_end; at += kLanes) D::store_a(p + at, zero());
     total = total * keep + sum(sums);
     maximum = highest;
 }
@@ -121,13 +141,14 @@ const T* edge_pair(const T* pair, std::int64_t dims, bool keep_first, void* spac
 // One run of keys [base, base + width), width a multiple of 16 and at most kPart,
 // for all lines. Stride: how blocks that are scored together lie: 1 side by side,
 // else spread over the run, so that a cold cache is read as several streams.
-template <typename D, typename T, int Ahead, bool Spread>
+template <typename D, typename T, int Keys, int Ahead, bool Spread>
 void attend_run(const AttentionParams& p, const Lines& lines, const CacheLayout& layout, const T* keys,
                 const T* values, int base, BlockScratch<D>& scratch) {
+    constexpr int kRow = Keys + kBlock;
     const auto bounds = [&](int line, int& begin, int& end) {
         const int position = lines.position_of(line);
         begin = std::max(base, first_key(p.window, position));
-        end = std::min(base + kPart, position + 1);
+        end = std::min(base + Keys, position + 1);
     };
     // What a tile of lines needs: from its first line's first key to its last line's last.
     const auto tile_bounds = [&](int line, int rows, int& begin, int& end) {
@@ -152,10 +173,10 @@ void attend_run(const AttentionParams& p, const Lines& lines, const CacheLayout&
             tile_bounds(line, rows, begin, end);
             if (begin >= last_key || end <= block * kBlock) continue;
             const int wanted = Spread ? blocks : std::min(blocks, (end + kBlock - 1) / kBlock - block);
-            run_tile<D, T, Ahead>(rows, wanted,
+            run_tile<D, T, false, Ahead>(rows, wanted,
                                   {scratch.q + line * layout.dims, layout.dims, keys + block * layout.key_block,
                                    stride * layout.key_block, layout.key_step, p.head_dim / D::unit,
-                                   scratch.scores + line * kPart + block * kBlock - base, kPart, stride * kBlock,
+                                   scratch.scores + line * kRow + block * kBlock - base, kRow, stride * kBlock,
                                    nullptr});
         }
     }
@@ -168,40 +189,44 @@ void attend_run(const AttentionParams& p, const Lines& lines, const CacheLayout&
         for (int i = line; i < line + rows; ++i) {
             int begin, end;
             bounds(i, begin, end);
-            soften<D>(scratch.scores + i * kPart, scratch.p + i * kPart, base, begin, end, p_begin, p_end, p.scale,
+            soften<D, T>(scratch.scores + i * kRow, scratch.p + i * kRow, base, begin, end, p_begin, p_end, p.scale,
                       p.softcap, scratch.maximum[i], scratch.total[i], scratch.keep[i]);
         }
     }
 
-    const int dim_blocks = static_cast<int>(layout.dims / kBlock);
-    const std::ptrdiff_t dim_block = kBlock * D::unit;
-    for (int block = 0; block < dim_blocks; block += kTileBlocks) {
-        const int blocks = std::min(kTileBlocks, dim_blocks - block);
-        for (int line = 0; line < lines.count; line += kTileRows) {
-            const int rows = std::min(kTileRows, lines.count - line);
-            int begin, end;
-            tile_bounds(line, rows, begin, end);
-            if (begin >= end) continue;
-            const float* keep = scratch.keep + line;
-            float* c = scratch.sums + line * layout.dims + block * kBlock;
-            // Whole steps in between, and at either end a pair of which one position is not ours.
-            const auto multiply = [&](const T* b, int position, int steps) {
-                run_tile<D, T, Ahead>(rows, blocks,
-                                      {scratch.p + line * kPart + position - base, kPart, b + block * dim_block,
-                                       dim_block, layout.value_step, steps, c, layout.dims, kBlock, keep});
-                keep = scratch.spare;
-            };
-            int from = begin, to = end;
-            if constexpr (D::unit == 2) {
-                if (from % 2 != 0) {
-                    multiply(edge_pair(values + from / 2 * layout.value_step, layout.dims, false, scratch.edge[0]), from - 1, 1);
-                    ++from;
+    for (std::int64_t panel = 0; panel * kPanel < layout.dims; ++panel) {
+        const T* panel_values = values + panel * layout.value_panel;
+        const std::ptrdiff_t step = layout.value_step(panel);
+        const int panel_blocks = static_cast<int>(layout.panel_width(panel)) / kBlock;
+        for (int block = 0; block < panel_blocks; block += kTileBlocks) {
+            const int blocks = std::min(kTileBlocks, panel_blocks - block);
+            for (int line = 0; line < lines.count; line += kTileRows) {
+                const int rows = std::min(kTileRows, lines.count - line);
+                int begin, end;
+                tile_bounds(line, rows, begin, end);
+                if (begin >= end) continue;
+                const float* keep = scratch.keep + line;
+                float* c = scratch.sums + line * layout.dims + panel * kPanel + block * kBlock;
+                // Whole steps in between, and at either end a pair of which one position is not ours.
+                const auto multiply = [&](const T* b, int position, int steps) {
+                    run_tile<D, T, true, Ahead>(rows, blocks,
+                                                {scratch.p + line * kRow + position - base, kRow,
+                                                 b + block * kBlock * D::unit, kBlock * D::unit, step, steps, c,
+                                                 layout.dims, kBlock, keep});
+                    keep = scratch.ones;
+                };
+                int from = begin, to = end;
+                if constexpr (D::unit == 2) {
+                    if (from % 2 != 0) {
+                        multiply(edge_pair(panel_values + from / 2 * step, step / 2, false, scratch.edge), from - 1, 1);
+                        ++from;
+                    }
+                    if (to % 2 != 0) --to;
                 }
-                if (to % 2 != 0) --to;
+                if (from < to) multiply(panel_values + from / D::unit * step, from, (to - from) / D::unit);
+                if (to < end && to >= from)
+                    multiply(edge_pair(panel_values + to / 2 * step, step / 2, true, scratch.edge), to, 1);
             }
-            if (from < to) multiply(values + from / D::unit * layout.value_step, from, (to - from) / D::unit);
-            if (to < end && to >= from)
-                multiply(edge_pair(values + to / 2 * layout.value_step, layout.dims, true, scratch.edge[1]), to, 1);
         }
     }
 }
@@ -211,7 +236,7 @@ void begin_lines(const Lines& lines, const CacheLayout& layout, BlockScratch<D>&
     for (int i = 0; i < lines.count; ++i) {
         scratch.maximum[i] = -std::numeric_limits<float>::infinity();
         scratch.total[i] = 0;
-        scratch.spare[i] = 1;
+        scratch.ones[i] = 1;
         float* sums = scratch.sums + i * layout.dims;
         for (std::int64_t d = 0; d < layout.dims; d += kLanes) store(sums + d, zero());
     }
@@ -232,7 +257,7 @@ void decode(const void* params, const StepRows& step, std::int64_t first, std::i
     const CacheLayout layout = layout_of(p.cache);
     const int group = p.n_heads / p.n_kv_heads;
     const int rows_at_once = std::max(1, kLines / group);
-    BlockScratch<D> scratch(worker, std::max(kLines, group), layout.dims, kPart);
+    BlockScratch<D> scratch(worker, std::max(kLines, group), layout.dims, std::max(kPart, kRun));
     for (std::int64_t i = first; i < last; ++i) {
         const DecodeItem item = decode_item(p, step, i);
         const int base = item.part * kPart;
@@ -245,7 +270,7 @@ void decode(const void* params, const StepRows& step, std::int64_t first, std::i
                               std::min(rows_at_once, end - row) * group};
             begin_lines(lines, layout, scratch);
             pack_lines<D, T>(p, lines, layout, scratch);
-            attend_run<D, T, kDecodeAhead, true>(p, lines, layout, static_cast<const T*>(p.cache.keys) + head,
+            attend_run<D, T, kPart, kDecodeAhead, true>(p, lines, layout, static_cast<const T*>(p.cache.keys) + head,
                                                  static_cast<const T*>(p.cache.values) + head, base, scratch);
             for (int l = 0; l < lines.count; ++l) {
                 const int part = item.part - first_part(p.window, lines.position_of(l));
@@ -279,7 +304,7 @@ void combine(const void* params, const StepRows& step, std::int64_t first, std::
         for (int d = 0; d < dims; d += kLanes) store(sums + d, zero());
         for (int part = 0; part < parts; ++part) {
             const float* partial = partial_of(p, row, head, part);
-            const F32 weight = exp(set1(partial[0] - top));
+            const F32 weight = Power<T>::of(set1(partial[0] - top));
             total += first_of(weight) * partial[1];
             for (int d = 0; d < dims; d += kLanes) store(sums + d, fma(weight, load(partial + kPartHeader + d), load(sums + d)));
         }
@@ -292,7 +317,7 @@ void prefill(const void* params, const StepRows& step, std::int64_t first, std::
     const auto& p = *static_cast<const AttentionParams*>(params);
     const CacheLayout layout = layout_of(p.cache);
     const int group = p.n_heads / p.n_kv_heads;
-    BlockScratch<D> scratch(worker, std::max(kLines, group), layout.dims, kPart);
+    BlockScratch<D> scratch(worker, std::max(kLines, group), layout.dims, std::max(kPart, kRun));
     for (std::int64_t i = first; i < last; ++i) {
         const PrefillItem item = prefill_item(p, step, i);
         const std::int64_t head = layout.head_offset(p.cache, item.slot, item.kv_head);
@@ -300,8 +325,8 @@ void prefill(const void* params, const StepRows& step, std::int64_t first, std::
         begin_lines(lines, layout, scratch);
         pack_lines<D, T>(p, lines, layout, scratch);
         const int end = item.position + item.rows;
-        for (int base = first_key(p.window, item.position) / kPart * kPart; base < end; base += kPart)
-            attend_run<D, T, 0, false>(p, lines, layout, static_cast<const T*>(p.cache.keys) + head,
+        for (int base = first_key(p.window, item.position) / kRun * kRun; base < end; base += kRun)
+            attend_run<D, T, kRun, 0, false>(p, lines, layout, static_cast<const T*>(p.cache.keys) + head,
                                        static_cast<const T*>(p.cache.values) + head, base, scratch);
         for (int l = 0; l < lines.count; ++l) {
             const std::int64_t row = lines.row + l / group, out_head = lines.first_head + l % group;

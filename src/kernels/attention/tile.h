@@ -81,49 +81,63 @@ struct TileArgs {
     int steps;
     float* c;
     std::ptrdiff_t c_row, c_block;
-    const float* keep;         // null: c is overwritten; else c[r] is multiplied by keep[r] and added to
+    const float* keep;         // with Keep: c[r] is multiplied by keep[r] first
 };
 
-// Ahead: bytes of b to prefetch ahead, 0 for none.
-template <typename D, typename T, int Rows, int Blocks, int Ahead>
+// Keep: c is added to. Ahead: bytes of b to prefetch ahead, 0 for none.
+template <typename D, typename T, int Rows, int Blocks, bool Keep, int Ahead>
 void tile(const TileArgs<D, T>& t) {
     constexpr int kPer = 16 / kLanes;  // vectors a block
+    const std::ptrdiff_t c_row = t.c_row, c_block = t.c_block, b_block = t.b_block, b_step = t.b_step, a_row = t.a_row;
+    float* const c = t.c;
+    // Unrolled throughout, so that the sums stay in registers from start to end.
     F32 acc[Rows][Blocks * kPer];
-    for (int r = 0; r < Rows; ++r)
-        for (int v = 0; v < Blocks * kPer; ++v)
-            acc[r][v] = t.keep == nullptr
-                            ? zero()
-                            : load(t.c + r * t.c_row + v / kPer * t.c_block + v % kPer * kLanes) * set1(t.keep[r]);
+    if constexpr (!Keep) {
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
+            for (int v = 0; v < Blocks * kPer; ++v) acc[r][v] = zero();
+    } else {
+#pragma GCC unroll 16
+        for (int r = 0; r < Rows; ++r) {
+            const F32 keep = set1(t.keep[r]);
+#pragma GCC unroll 16
+            for (int v = 0; v < Blocks * kPer; ++v)
+                acc[r][v] = load(c + r * c_row + v / kPer * c_block + v % kPer * kLanes) * keep;
+        }
+    }
     const typename D::A* a = t.a;
     const T* b = t.b;
-    for (int s = 0; s < t.steps; ++s) {
+    for (int s = t.steps; s > 0; --s) {
         typename D::B panel[Blocks * kPer];
 #pragma GCC unroll 16
         for (int v = 0; v < Blocks * kPer; ++v) {
-            const T* p = b + v / kPer * t.b_block + v % kPer * D::vector;
+            const T* p = b + v / kPer * b_block + v % kPer * D::vector;
             panel[v] = D::load_b(p);
             if constexpr (Ahead > 0) prefetch(reinterpret_cast<const char*>(p) + Ahead);
         }
 #pragma GCC unroll 16
         for (int r = 0; r < Rows; ++r) {
-            const typename D::B x = D::load_a(a + r * t.a_row);
+            const typename D::B x = D::load_a(a + r * a_row);
 #pragma GCC unroll 16
             for (int v = 0; v < Blocks * kPer; ++v) acc[r][v] = D::dot(acc[r][v], x, panel[v]);
         }
         a += D::unit;
-        b += t.b_step;
+        b += b_step;
     }
+#pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 16
         for (int v = 0; v < Blocks * kPer; ++v)
-            store(t.c + r * t.c_row + v / kPer * t.c_block + v % kPer * kLanes, acc[r][v]);
+            store(c + r * c_row + v / kPer * c_block + v % kPer * kLanes, acc[r][v]);
 }
 
 // Any number of rows and blocks up to kTileRows and kTileBlocks.
-template <typename D, typename T, int Ahead>
+template <typename D, typename T, bool Keep, int Ahead>
 FORGE_INLINE void run_tile(int rows, int blocks, const TileArgs<D, T>& args) {
     using Fn = void (*)(const TileArgs<D, T>&);
     static constexpr auto table = []<int... I>(std::integer_sequence<int, I...>) {
-        return std::array<Fn, sizeof...(I)>{tile<D, T, I / kTileBlocks + 1, I % kTileBlocks + 1, Ahead>...};
+        return std::array<Fn, sizeof...(I)>{tile<D, T, I / kTileBlocks + 1, I % kTileBlocks + 1, Keep, Ahead>...};
     }(std::make_integer_sequence<int, kTileRows * kTileBlocks>{});
     table[static_cast<std::size_t>((rows - 1) * kTileBlocks + blocks - 1)](args);
 }

@@ -23,6 +23,18 @@ FORGE_INLINE F32 exp(F32 x) {
     return scale_by_power(e, n);
 }
 
+// 2^x for x <= 0 within 4e-6 of it; 0 for -inf. For weights that are rounded to 16 bits.
+// x = n + f with n = floor(x); 2^f by a polynomial.
+FORGE_INLINE F32 exp2_short(F32 x) {
+    const F32 f = above_floor(x);
+    F32 p = set1(1.342668441e-02f);
+    p = fma(p, f, set1(5.224247390e-02f));
+    p = fma(p, f, set1(2.412802050e-01f));
+    p = fma(p, f, set1(6.930448449e-01f));
+    p = fma(p, f, set1(1.0f));
+    return scale_by_floor(p, x);
+}
+
 // Below 0.625 an odd polynomial, above 1 - 2 / (e^2|x| + 1).
 FORGE_INLINE F32 tanh(F32 x) {
     const F32 magnitude = abs(x);

@@ -41,6 +41,10 @@ FORGE_INLINE F32 scale_by_power(F32 x, F32 n) {
     const __m256i half = _mm256_srai_epi32(whole, 1);
     return {_mm256_mul_ps(_mm256_mul_ps(x.v, power_of_two(half)), power_of_two(_mm256_sub_epi32(whole, half)))};
 }
+// x - floor(x), 0 for -inf; and p * 2^floor(x), 0 for x = -inf (x at most 250)
+FORGE_INLINE F32 floor_above_150(F32 x) { return {_mm256_floor_ps(_mm256_max_ps(_mm256_set1_ps(-150.0f), x.v))}; }
+FORGE_INLINE F32 above_floor(F32 x) { return max(set1(-150.0f), x) - floor_above_150(x); }
+FORGE_INLINE F32 scale_by_floor(F32 p, F32 x) { return scale_by_power(p, floor_above_150(x)); }
 FORGE_INLINE float sum(F32 a) {
     __m128 x = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
     x = _mm_add_ps(x, _mm_movehl_ps(x, x));

@@ -41,6 +41,9 @@ FORGE_INLINE Mask operator&(Mask a, Mask b) { return {static_cast<__mmask16>(a.v
 FORGE_INLINE Mask but_not(Mask a, Mask b) { return {static_cast<__mmask16>(a.v & ~b.v)}; }
 // x * 2^n for integral n, right down to the subnormals
 FORGE_INLINE F32 scale_by_power(F32 x, F32 n) { return {_mm512_scalef_ps(x.v, n.v)}; }
+// x - floor(x), 0 for -inf; and p * 2^floor(x), 0 for x = -inf
+FORGE_INLINE F32 above_floor(F32 x) { return {_mm512_reduce_ps(x.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)}; }
+FORGE_INLINE F32 scale_by_floor(F32 p, F32 x) { return {_mm512_scalef_ps(p.v, x.v)}; }
 FORGE_INLINE float sum(F32 a) {
     const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
     __m128 x = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));

@@ -47,6 +47,10 @@ FORGE_INLINE F32 scale_by_power(F32 x, F32 n) {
     const int32x4_t half = vshrq_n_s32(whole, 1);
     return {vmulq_f32(vmulq_f32(x.v, power_of_two(half)), power_of_two(vsubq_s32(whole, half)))};
 }
+// x - floor(x), 0 for -inf; and p * 2^floor(x), 0 for x = -inf (x at most 250)
+FORGE_INLINE F32 floor_above_150(F32 x) { return {vrndmq_f32(max(set1(-150.0f), x).v)}; }
+FORGE_INLINE F32 above_floor(F32 x) { return max(set1(-150.0f), x) - floor_above_150(x); }
+FORGE_INLINE F32 scale_by_floor(F32 p, F32 x) { return scale_by_power(p, floor_above_150(x)); }
 FORGE_INLINE float sum(F32 a) { return vaddvq_f32(a.v); }
 FORGE_INLINE float largest(F32 a) { return vmaxvq_f32(a.v); }
 
