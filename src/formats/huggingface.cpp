@@ -15,21 +15,23 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-Json read_json(const fs::path& path) {
+template <typename J = Json>
+J read_json(const fs::path& path) {
     const std::string text = read_file(path);
     try {
-        Json json = Json::parse(text);
+        J json = J::parse(text);
         if (!json.is_object())
             fail("{}: the file should hold a JSON object, but it holds {}", path.string(), json.type_name());
         return json;
-    } catch (const Json::parse_error& error) {
+    } catch (const typename J::parse_error& error) {
         const std::size_t at = std::min<std::size_t>(error.byte, text.size());
         const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
         fail("{}: line {} is no valid JSON (byte {} of the file)", path.string(), line, error.byte);
     }
 }
 
-const Json* object_at(const Json& json, const char* key) {
+template <typename J>
+const J* object_at(const J& json, const char* key) {
     const auto found = json.find(key);
     return found != json.end() && found->is_object() ? &*found : nullptr;
 }
@@ -62,10 +64,12 @@ ModelFormat format_of(const Json& config, const std::string& folder) {
 // model*.safetensors, sorted; what MLX reads.
 std::vector<std::string> model_files(const fs::path& folder) {
     std::vector<std::string> names;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    std::error_code reason;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, reason)) {
         const std::string name = entry.path().filename().string();
         if (name.starts_with("model") && name.ends_with(".safetensors")) names.push_back(name);
     }
+    if (reason) fail(ErrorKind::io, "cannot list {}: {}", folder.string(), reason.message());
     std::sort(names.begin(), names.end());
     return names;
 }
@@ -77,8 +81,9 @@ struct Index {
 };
 
 Index read_index(const fs::path& path) {
-    const Json json = read_json(path);
-    const Json* map = object_at(json, "weight_map");
+    // Not ordered: an ordered object looks every one of its names up on insertion.
+    const auto json = read_json<nlohmann::json>(path);
+    const nlohmann::json* map = object_at(json, "weight_map");
     if (!map) fail("{}: the index lacks its 'weight_map'", path.string());
     Index index;
     std::set<std::string> files;

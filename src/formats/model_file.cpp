@@ -95,11 +95,8 @@ std::shared_ptr<ModelFile> open_folder(const std::string& path) {
     fail("{} holds no model: wanted config.json with .safetensors files beside it", path);
 }
 
-}  // namespace
-
-std::shared_ptr<ModelFile> open_model_file(const std::string& path) {
-    std::error_code reason;
-    const fs::file_status status = fs::status(path, reason);
+std::shared_ptr<ModelFile> open_any(const std::string& path) {
+    const fs::file_status status = fs::status(path);
     if (status.type() == fs::file_type::not_found)
         fail(ErrorKind::not_found, "there is no file or folder {}", path);
     if (fs::is_directory(status)) return open_folder(path);
@@ -119,6 +116,17 @@ std::shared_ptr<ModelFile> open_model_file(const std::string& path) {
         "{} is no model that Forge reads: wanted a GGUF file, a .safetensors file or a folder with "
         "config.json",
         path);
+}
+
+}  // namespace
+
+std::shared_ptr<ModelFile> open_model_file(const std::string& path) {
+    try {
+        return open_any(path);
+    } catch (
+        const fs::filesystem_error& error) {  // a folder on the way that may not be read, a path too long
+        fail(ErrorKind::io, "cannot open {}: {}", path, error.code().message());
+    }
 }
 
 }  // namespace forge

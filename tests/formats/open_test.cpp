@@ -239,6 +239,7 @@ TEST(OpenModel, SaysWhatAPathHolds) {
     const std::string path = folder.path().string();
     EXPECT_ERROR(open_model_file(folder / "absent"), not_found,
                  "there is no file or folder " + (folder / "absent"));
+    EXPECT_ERROR(open_model_file(std::string(5000, 'x')), io, "cannot open xxxxx");
     EXPECT_ERROR(open_model_file(path), invalid_input, path + " holds no model: wanted config.json");
     write_file_atomically(folder / "pytorch_model.bin", "x");
     EXPECT_ERROR(open_model_file(path), unsupported, "holds PyTorch's pickled weights, which are not read");
