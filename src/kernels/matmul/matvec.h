@@ -127,6 +127,8 @@ __attribute__((noinline)) void dot_rows(const Reader<Path>& reader, std::int64_t
     });
 }
 
+inline constexpr std::size_t kRowSlots = 8;  // weight rows whose scales are kept: four in use, four to come
+
 // Where an item keeps its things in the worker's scratch; sizes in bytes, all multiples of 64.
 struct MatvecScratch {
     std::size_t x, sums;        // of one row of x: x' and its lane sums
@@ -137,7 +139,7 @@ struct MatvecScratch {
     bool second;  // w2 wants x in another order than w
     std::size_t inputs() const { return static_cast<std::size_t>(tokens) * (x + sums); }
     std::size_t total() const {
-        return (second ? 2 : 1) * inputs() + natural + 4 * (2 * scales + codes) +
+        return (second ? 2 : 1) * inputs() + natural + kRowSlots * (2 * scales + codes) +
                static_cast<std::size_t>(tokens) * 2 * out;
     }
 };
@@ -165,7 +167,7 @@ struct RowStreams {
     const Reader<Path>& reader;
     const MatmulParams& p;
     const MatvecScratch& scratch;
-    std::byte* rows_at;  // scales, offsets and codes of four rows
+    std::byte* rows_at;  // scales, offsets and codes of kRowSlots rows
     std::int64_t rows_ahead;
     int tokens;
     const typename Path::X* x[kMatvecTokens];
@@ -232,18 +234,24 @@ struct RowStreams {
                                       columns);
     }
 
-    // Rows first..last of w into out[token][0..).
+    // Rows first..last of w into out[token][0..). Scales of the next four rows are made before
+    // this four are summed, so that their stores are done when they are read.
     void matrix(const Weight& w, std::int64_t first, std::int64_t last, float* const* out) const {
         const std::int64_t run = (last - first) / 4;
-        RowInput input[4];
+        RowInput input[2][4];
+        const auto fill_four = [&](std::int64_t i) {
+            for (int s = 0; s < 4; ++s)
+                fill(w, first + s * run + i, static_cast<int>(i % 2) * 4 + s, input[i % 2][s]);
+        };
+        if (run > 0) fill_four(0);
         for (std::int64_t i = 0; i < run; ++i) {
+            if (i + 1 < run) fill_four(i + 1);
             const std::int64_t columns[4] = {i, run + i, 2 * run + i, 3 * run + i};
-            for (int s = 0; s < 4; ++s) fill(w, first + columns[s], s, input[s]);
-            rows<4>(input, out, columns);
+            rows<4>(input[i % 2], out, columns);
         }
         for (std::int64_t i = 4 * run; i < last - first; ++i) {
-            fill(w, first + i, 0, input[0]);
-            rows<1>(input, out, &i);
+            fill(w, first + i, 0, input[0][0]);
+            rows<1>(input[0], out, &i);
         }
     }
 };
@@ -327,7 +335,7 @@ void matvec(const void* params, const StepRows& step, std::int64_t first, std::i
     std::byte* const x2 = x + scratch.inputs();
     std::byte* const natural = scratch.second ? x2 + scratch.inputs() : x2;
     std::byte* const rows_at = natural + scratch.natural;
-    std::byte* const results = rows_at + 4 * (2 * scratch.scales + scratch.codes);
+    std::byte* const results = rows_at + kRowSlots * (2 * scratch.scales + scratch.codes);
 
     for (int first_token = 0; first_token < total; first_token += scratch.tokens) {
         const int tokens = std::min(scratch.tokens, total - first_token);
