@@ -3,7 +3,8 @@
 // bits do not depend on it.
 //
 // Per block of codes: d = sum over steps of T(code) * x (f32 lanes), then
-// run = scale * d + run and, where the format has offsets, run = offset * sum(x) + run.
+// run = scale * d + run. Where the format has offsets, run starts with offset * sum of x over
+// the group, a vector of groups at a time.
 #pragma once
 
 #include "matmul/epilogue.h"
@@ -15,8 +16,8 @@ namespace forge::FORGE_SIMD {
 
 struct RowInput {
     RowCodes codes;
-    const float* scales =
-        nullptr;  // scale_floats, and as many offsets `offsets_after` floats on; null for dense
+    const float* scales = nullptr;   // scale_floats; null for dense weights
+    const float* offsets = nullptr;  // as many
 };
 
 // Prefetch distance along a row stream, bytes.
@@ -69,12 +70,21 @@ struct Reader {
     }
 };
 
+// What the rows of x bring along: x' in the path's order and, for weights with offsets, its
+// sums over groups in `group_vectors` vectors (0: no offsets).
+template <typename Path, int M>
+struct Inputs {
+    const typename Path::X* x[M];
+    const float* sums[M];
+    int group_vectors;
+};
+
 // R rows of weights times M rows of x; sums of row r go to out[m][columns[r]].
-template <typename Path, bool offsets, int R, int M>
+template <typename Path, int R, int M>
 __attribute__((noinline)) void dot_rows(const Reader<Path>& reader, std::int64_t k, const RowInput* rows,
-                                        std::int64_t offsets_after, const typename Path::X* const (&x)[M],
-                                        const float* const (&sums)[M], float* const (&out)[M],
+                                        const Inputs<Path, M>& inputs, float* const (&out)[M],
                                         const std::int64_t* columns) {
+    const auto& x = inputs.x;
     const Path path = reader.path;
     const U32 spread = reader.spread;
     const int shift = reader.shift;
@@ -87,6 +97,14 @@ __attribute__((noinline)) void dot_rows(const Reader<Path>& reader, std::int64_t
         codes[r] = rows[r].codes;
         unroll<M>([&](auto m) __attribute__((always_inline)) { run[r][m] = zero(); });
     });
+    if constexpr (can_have_offsets(Path::code_kind))
+        for (int v = 0; v < inputs.group_vectors; ++v)
+            unroll<R>([&](auto r) __attribute__((always_inline)) {
+                const F32 offset = load(rows[r].offsets + v * kLanes);
+                unroll<M>([&](auto m) __attribute__((always_inline)) {
+                    run[r][m] = fma(offset, load(inputs.sums[m] + v * kLanes), run[r][m]);
+                });
+            });
     Tail<Path::code_kind> tails[R];
     const std::int64_t whole = k / block, blocks = (k + block - 1) / block;
     for (std::int64_t b = 0; b < blocks; ++b) {
@@ -106,16 +124,6 @@ __attribute__((noinline)) void dot_rows(const Reader<Path>& reader, std::int64_t
                 unroll<M>([&](auto m)
                               __attribute__((always_inline)) { run[r][m] = fma(scale, d[r][m], run[r][m]); });
             });
-            if constexpr (offsets) {
-                F32 xs[M];
-                unroll<M>([&](auto m) __attribute__((always_inline)) { xs[m] = load(sums[m] + b * kLanes); });
-                unroll<R>([&](auto r) __attribute__((always_inline)) {
-                    const F32 offset = permute(load(rows[r].scales + group + offsets_after), spread);
-                    unroll<M>([&](auto m) __attribute__((always_inline)) {
-                        run[r][m] = fma(offset, xs[m], run[r][m]);
-                    });
-                });
-            }
         } else {
             unroll<R>([&](auto r) __attribute__((always_inline)) {
                 unroll<M>([&](auto m) __attribute__((always_inline)) { run[r][m] = run[r][m] + d[r][m]; });
@@ -140,7 +148,7 @@ struct MatvecScratch {
     std::size_t inputs() const { return static_cast<std::size_t>(tokens) * (x + sums); }
     std::size_t total() const {
         return (second ? 2 : 1) * inputs() + natural + kRowSlots * (2 * scales + codes) +
-               static_cast<std::size_t>(tokens) * 2 * out;
+               static_cast<std::size_t>(tokens) * 2 * (out + sums);
     }
 };
 inline std::size_t to_line(std::int64_t bytes) { return static_cast<std::size_t>(round_up(bytes, 64)); }
@@ -162,7 +170,7 @@ inline MatvecScratch matvec_scratch_layout(const MatmulParams& p) {
 
 // The rows [first, last) of up to two matrices, as four streams far enough apart
 // that the machine's prefetchers see each as a run of its own.
-template <typename Path, bool offsets>
+template <typename Path>
 struct RowStreams {
     const Reader<Path>& reader;
     const MatmulParams& p;
@@ -171,7 +179,8 @@ struct RowStreams {
     std::int64_t rows_ahead;
     int tokens;
     const typename Path::X* x[kMatvecTokens];
-    const float* sums[kMatvecTokens];
+    const float* sums[kMatvecTokens];  // over groups
+    int group_vectors;
 
     // The planes beside the codes have short rows, which the machine's prefetchers do not follow.
     static FORGE_INLINE void prefetch_row(const Plane& plane, std::int64_t row) {
@@ -198,6 +207,7 @@ struct RowStreams {
             auto* minima = reinterpret_cast<float*>(at + scratch.scales);
             load_scales(w, row, 0, w.cols, scales, minima);
             input.scales = scales;
+            input.offsets = minima;
         }
     }
 
@@ -222,16 +232,14 @@ struct RowStreams {
     }
     template <int R, int M>
     void some(const RowInput* input, float* const* out, const std::int64_t* columns, int t) const {
-        const typename Path::X* xs[M];
-        const float* ss[M];
-        float* os[M];
+        Inputs<Path, M> inputs;
+        inputs.group_vectors = group_vectors;
+        float* to[M];
         for (int m = 0; m < M; ++m) {
             const int token = std::min(t + m, tokens - 1);
-            xs[m] = x[token], ss[m] = sums[token], os[m] = out[token];
+            inputs.x[m] = x[token], inputs.sums[m] = sums[token], to[m] = out[token];
         }
-        dot_rows<Path, offsets, R, M>(reader, p.w->cols, input,
-                                      static_cast<std::int64_t>(scratch.scales / sizeof(float)), xs, ss, os,
-                                      columns);
+        dot_rows<Path, R, M>(reader, p.w->cols, input, inputs, to, columns);
     }
 
     // Rows first..last of w into out[token][0..). Scales of the next four rows are made before
@@ -256,25 +264,51 @@ struct RowStreams {
     }
 };
 
+// Rows [first, last) of w into out[token][0..). `sums` holds x's sums over w's groups, one row a token.
 template <typename Path>
 void matvec_rows_of(const Weight& w, const MatmulParams& p, const MatvecScratch& scratch, std::byte* rows_at,
-                    int tokens, const std::byte* x, std::int64_t first, std::int64_t last,
-                    float* const* out) {
-    const auto go = [&](auto with_offsets) {
-        const Reader<Path> reader(w.format);
-        RowStreams<Path, with_offsets.value> streams{
-            reader, p,  scratch, rows_at, 1 + 2 * kAhead / (1 + static_cast<std::int64_t>(w.codes.stride)),
-            tokens, {}, {}};
-        for (int t = 0; t < tokens; ++t) {
-            const std::byte* at = x + static_cast<std::size_t>(t) * (scratch.x + scratch.sums);
-            streams.x[t] = reinterpret_cast<const typename Path::X*>(at);
-            streams.sums[t] = reinterpret_cast<const float*>(at + scratch.x);
+                    int tokens, const std::byte* x, const std::byte* sums, std::int64_t first,
+                    std::int64_t last, float* const* out) {
+    const Reader<Path> reader(w.format);
+    const bool offsets = w.format.offset != OffsetKind::none;
+    RowStreams<Path> streams{
+        reader,
+        p,
+        scratch,
+        rows_at,
+        1 + 2 * kAhead / (1 + static_cast<std::int64_t>(w.codes.stride)),
+        tokens,
+        {},
+        {},
+        offsets ? static_cast<int>((groups_of(w.format, w.cols) + kLanes - 1) / kLanes) : 0};
+    for (int t = 0; t < tokens; ++t) {
+        streams.x[t] = reinterpret_cast<const typename Path::X*>(x + static_cast<std::size_t>(t) *
+                                                                         (scratch.x + scratch.sums));
+        streams.sums[t] = reinterpret_cast<const float*>(sums + static_cast<std::size_t>(t) * scratch.sums);
+    }
+    streams.matrix(w, first, last, out);
+}
+
+// Sums of x over the groups of w from its lane sums, for each row of x.
+inline void sum_groups(const Weight& w, const MatvecScratch& scratch, int tokens, const std::byte* x,
+                       std::byte* out) {
+    if (w.format.offset == OffsetKind::none) return;
+    const InputLayout layout = input_layout(w);
+    for (int t = 0; t < tokens; ++t) {
+        const auto* lanes = reinterpret_cast<const float*>(
+            x + static_cast<std::size_t>(t) * (scratch.x + scratch.sums) + scratch.x);
+        auto* to = reinterpret_cast<float*>(out + static_cast<std::size_t>(t) * scratch.sums);
+        std::int64_t count = layout.padded / layout.stride;  // lanes, whole vectors
+        std::memcpy(to, lanes, static_cast<std::size_t>(count) * sizeof(float));
+        for (int width = layout.stride; width < w.format.group; width *= 2) {  // neighbours become one
+            for (std::int64_t i = 0; i < count; i += 2 * kLanes) {
+                F32 even, odd;
+                unzip(load(to + i), i + kLanes < count ? load(to + i + kLanes) : zero(), even, odd);
+                store(to + i / 2, even + odd);
+            }
+            count = round_up(count / 2, kLanes);
         }
-        streams.matrix(w, first, last, out);
-    };
-    if constexpr (can_have_offsets(Path::code_kind))
-        if (w.format.offset != OffsetKind::none) return go(std::true_type{});
-    go(std::false_type{});
+    }
 }
 
 // Which way of multiplying serves a weight and type; AVX-512 has one for bf16 of its own (bf16_path.h).
@@ -337,6 +371,9 @@ void matvec(const void* params, const StepRows& step, std::int64_t first, std::i
     std::byte* const rows_at = natural + scratch.natural;
     std::byte* const results = rows_at + kRowSlots * (2 * scratch.scales + scratch.codes);
 
+    std::byte* const group_sums = results + static_cast<std::size_t>(scratch.tokens) * 2 * scratch.out;
+    std::byte* const group_sums2 = group_sums + static_cast<std::size_t>(scratch.tokens) * scratch.sums;
+
     for (int first_token = 0; first_token < total; first_token += scratch.tokens) {
         const int tokens = std::min(scratch.tokens, total - first_token);
         with_path<T>(code_kind(p.w->format), [&](auto path) {
@@ -359,6 +396,8 @@ void matvec(const void* params, const StepRows& step, std::int64_t first, std::i
                 prepare_input<T, Path>(p, *p.w2, first_token, tokens, scratch, x2,
                                        reinterpret_cast<float*>(natural));
             });
+        sum_groups(*p.w, scratch, tokens, x, group_sums);
+        if (p.w2) sum_groups(*p.w2, scratch, tokens, w2_input, group_sums2);
         float* a[kMatvecTokens] = {};
         float* b[kMatvecTokens] = {};
         for (int t = 0; t < tokens; ++t) {
@@ -369,12 +408,13 @@ void matvec(const void* params, const StepRows& step, std::int64_t first, std::i
             const std::int64_t from = i * item, to = std::min(n, from + item);
             with_path<T>(code_kind(p.w->format), [&](auto path) {
                 using Path = typename decltype(path)::type;
-                matvec_rows_of<Path>(*p.w, p, scratch, rows_at, tokens, x, from, to, a);
+                matvec_rows_of<Path>(*p.w, p, scratch, rows_at, tokens, x, group_sums, from, to, a);
             });
             if (p.w2)
                 with_path<T>(code_kind(p.w2->format), [&](auto path) {
                     using Path = typename decltype(path)::type;
-                    matvec_rows_of<Path>(*p.w2, p, scratch, rows_at, tokens, w2_input, from, to, b);
+                    matvec_rows_of<Path>(*p.w2, p, scratch, rows_at, tokens, w2_input, group_sums2, from, to,
+                                         b);
                 });
             for (int t = 0; t < tokens; ++t)
                 finish<T>(p, first_token + t, from, static_cast<int>(to - from), a[t], b[t]);
