@@ -17,6 +17,7 @@ import json
 import logging
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -41,6 +42,7 @@ MIN_EFFECT = 0.02  # of the largest logit, by every `sensitive` change
 SUFFIX = {"float32": "", "bfloat16": ".bf16", "float16": ".f16"}
 
 
+LLAMA_CPP = []  # the folder given on the command line
 GROUPS = {  # folder: fixtures
     "models": catalogue.all_fixtures() + list(catalogue_gguf.gguf_files()),
     "models-mixed": catalogue_mixed.all_fixtures(),
@@ -74,6 +76,8 @@ def load(folder, dtype):
 def write_model(folder, fixture, seed, shapes):
     """Write the checkpoint; returns the folder that transformers reads (another one for a GGUF)."""
     state = weights.random_state(shapes, seed, fixture.zero_centred)
+    if isinstance(fixture.gguf, catalogue_mixed.Converted):
+        return convert(folder, fixture, state)
     if fixture.gguf:
         exact = gguf_file.write(folder, fixture, state, seed)
         plain = os.path.join(folder, "plain")
@@ -85,6 +89,19 @@ def write_model(folder, fixture, seed, shapes):
     checkpoint.write_config(folder, fixture.config)
     checkpoint.write_tensors(folder, checkpoint.to_torch(state, fixture.storage), fixture.shards)
     return folder
+
+
+def convert(folder, fixture, state):
+    """model.gguf by llama.cpp's converter from a checkpoint whose values its type holds exactly."""
+    plain = os.path.join(folder, "plain")
+    checkpoint.write_config(plain, fixture.config)
+    checkpoint.write_tensors(plain, checkpoint.to_torch(state, fixture.storage), 1)
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixturelib", "convert.py")
+    command = [sys.executable, script, LLAMA_CPP[0], plain, os.path.join(folder, "model.gguf"), fixture.gguf.type]
+    done = subprocess.run([*command, *fixture.gguf.options], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{fixture.name}: the converter failed\n{done.stderr[-2000:]}")
+    return plain
 
 
 def prompts(vocab, seed):
@@ -207,8 +224,11 @@ def main():
     parser.add_argument("-o", "--output", default="tests/data")
     parser.add_argument("--only", default="*", help="names to make, a shell pattern")
     parser.add_argument("--seeds", type=int, default=60, help="seeds to try per fixture")
+    parser.add_argument("--llama-cpp", help="llama.cpp's source folder; without it the converted GGUF files are left out")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
+    if args.llama_cpp:
+        LLAMA_CPP.append(os.path.abspath(args.llama_cpp))
     torch.set_num_threads(1)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
@@ -221,7 +241,9 @@ def main():
             continue
         os.makedirs(out, exist_ok=True)
         for fixture in fixtures:
-            if fnmatch.fnmatch(fixture.name, args.only):
+            if isinstance(fixture.gguf, catalogue_mixed.Converted) and not LLAMA_CPP:
+                print(fixture.name, "left out: needs --llama-cpp", flush=True)
+            elif fnmatch.fnmatch(fixture.name, args.only):
                 facts = make_with_seed_search(out, fixture, args.seeds)
                 print(fixture.name, json.dumps(facts), flush=True)
         write_index(out, fixtures)

@@ -1,6 +1,18 @@
 """Models whose layers differ: experts, linear attention, shared caches. They live in a folder of their own."""
+from dataclasses import dataclass
+
 from fixturelib import released
 from fixturelib.catalogue import DROP, Fixture, base, old
+
+
+
+@dataclass
+class Converted:
+    """A GGUF made by llama.cpp's converter, for architectures that it rearranges."""
+
+    type: str = "bf16"
+    options: tuple = ()
+
 
 HEADS = dict(head_dim=12, num_attention_heads=4, num_key_value_heads=2)
 DELTA = dict(head_dim=24, num_attention_heads=3, num_key_value_heads=1, linear_num_key_heads=2, linear_num_value_heads=4,
@@ -8,6 +20,8 @@ DELTA = dict(head_dim=24, num_attention_heads=3, num_key_value_heads=1, linear_n
              hidden_size=40, intermediate_size=36, rms_norm_eps=1e-6)
 MROPE = {"rope_type": "default", "rope_theta": 100000.0, "partial_rotary_factor": 0.25, "mrope_interleaved": True,
          "mrope_section": [1, 1, 1]}
+GEMMA4_ROPE = {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+               "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0}}
 
 
 def mixtral(**changes):
@@ -122,5 +136,52 @@ def gemma4_family():
                                                    "rope_theta": 20000.0}}))
 
 
+def converted_family():
+    equal = dict(linear_key_head_dim=16, linear_value_head_dim=16)  # GGUF readers need both to be the same
+    yield Fixture(
+        "gguf-mixtral", "arch llama with experts, q and k rows permuted; router F32, the rest BF16",
+        mixtral(num_local_experts=4, num_experts_per_tok=2, rope_theta=1000000.0, tie_word_embeddings=False),
+        gguf=Converted())
+    yield Fixture(
+        "gguf-qwen3moe", "stacked experts, always renormalised; BF16",
+        qwen3_moe(num_experts=6, num_experts_per_tok=3, norm_topk_prob=True, rope_theta=10000.0), gguf=Converted())
+    yield Fixture(
+        "gguf-qwen3moe-q8_0", "stacked experts in Q8_0",
+        qwen3_moe(num_experts=4, num_experts_per_tok=2, norm_topk_prob=True, rope_theta=10000.0, hidden_size=64, head_dim=16,
+                  num_key_value_heads=1, moe_intermediate_size=32, tie_word_embeddings=True),
+        storage="q8_0", gguf=Converted("q8_0"))
+    yield Fixture(
+        "gguf-qwen3next", "value heads grouped by key head, ssm_ba fused, norms with +1; BF16",
+        qwen3_next(**equal, rope_theta=10000.0, norm_topk_prob=True), zero_centred=True,
+        gguf=Converted(options=("--no-mtp",)))
+    yield Fixture(
+        "gguf-qwen35", "value heads tiled over key heads (6 over 2), ssm_a already -exp(A_log); BF16",
+        qwen3_5(**{**equal, "linear_num_value_heads": 6}, architectures=["Qwen3_5ForCausalLM"]), zero_centred=True,
+        gguf=Converted(options=("--no-mtp",)))
+    yield Fixture(
+        "gguf-qwen35-q8_0", "the same in Q8_0: columns of ssm_out move as whole blocks",
+        qwen3_5(linear_key_head_dim=32, linear_value_head_dim=32, hidden_size=64, intermediate_size=64, num_hidden_layers=2,
+                full_attention_interval=2, head_dim=32),
+        zero_centred=True, storage="q8_0", gguf=Converted("q8_0", ("--no-mtp",)))
+    yield Fixture(
+        "gguf-qwen35moe", "shared expert, fused or split expert tensors as the converter writes them; BF16",
+        qwen3_5("qwen3_5_moe_text", **{**equal, "hidden_size": 32}, architectures=["Qwen3_5MoeForCausalLM"], num_experts=5,
+                num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=10,
+                tie_word_embeddings=False, intermediate_size=DROP),
+        zero_centred=True, gguf=Converted(options=("--no-mtp",)))
+    kinds = ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"]
+    yield Fixture(
+        "gguf-gemma4", "per-layer embeddings, shared caches, rope_freqs for the proportional rotation; BF16",
+        gemma4(num_hidden_layers=5, layer_types=kinds, num_kv_shared_layers=2, use_double_wide_mlp=True,
+               hidden_size_per_layer_input=6, num_key_value_heads=1, hidden_size=36,
+               rope_parameters=GEMMA4_ROPE), gguf=Converted())
+    yield Fixture(
+        "gguf-gemma4-experts", "fused gate and up experts with per-expert scales, no attn_v on global layers; BF16",
+        gemma4(num_hidden_layers=3, layer_types=kinds[:1] + kinds[:2], hidden_size_per_layer_input=0, attention_k_eq_v=True,
+               num_global_key_value_heads=1, enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=20,
+               rope_parameters=GEMMA4_ROPE), gguf=Converted())
+
+
 def all_fixtures():
-    return [fixture for family in (mixture_family, hybrid_family, gemma4_family) for fixture in family()]
+    families = (mixture_family, hybrid_family, gemma4_family, converted_family)
+    return [fixture for family in families for fixture in family()]

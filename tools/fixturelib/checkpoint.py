@@ -2,15 +2,28 @@
 import json
 import os
 
+import gguf
+import numpy as np
 import torch
+from gguf import GGMLQuantizationType
 from safetensors.torch import save_file
 
+Q8_0 = GGMLQuantizationType.Q8_0
 TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 
 def to_torch(state, storage):
-    """float32 arrays rounded to the storage type."""
+    """float32 arrays rounded to the storage type; q8_0 is float32 of values that Q8_0 holds exactly."""
+    if storage == "q8_0":
+        state, storage = {name: q8_0_values(value) for name, value in state.items()}, "f32"
     return {name: torch.from_numpy(value).to(TORCH[storage]).contiguous() for name, value in state.items()}
+
+
+def q8_0_values(value):
+    """Matrices rounded to Q8_0; quantising them again changes nothing, since a block's largest code stays 127."""
+    if value.ndim < 2 or value.shape[-1] % 32:
+        return value
+    return gguf.quants.dequantize(gguf.quants.quantize(value, Q8_0), Q8_0).astype(np.float32).reshape(value.shape)
 
 
 def write_config(folder, config):
