@@ -8,6 +8,10 @@
 
 add_library(forge_options INTERFACE)
 target_compile_options(forge_options INTERFACE -Wall -Wextra -ffp-contract=off)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC 12 warns about its own std::string when strings are joined with + (GCC bug 105651).
+  target_compile_options(forge_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+endif()
 if(FORGE_WERROR)
   target_compile_options(forge_options INTERFACE -Werror)
 endif()

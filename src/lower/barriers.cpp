@@ -9,7 +9,7 @@ bool overlap(const BufferRef& a, const BufferRef& b) {
     return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
 }
 
-bool mutable_space(Space space) { return space == Space::arena || space == Space::keys || space == Space::values; }
+bool mutable_space(Space space) { return space != Space::weight && space != Space::table; }
 
 bool conflict(const Operand& later, const Operand& earlier) {
     if (later.access == Access::read && earlier.access == Access::read) return false;

@@ -50,18 +50,18 @@ class Lowering {
     void operator()(const NormOp& o) {
         Launch l = launch("norm");
         add(l, "x", value(op_->inputs[0]));
-        add(l, "weight", weight(o.weight));
+        if (o.weight >= 0) add(l, "weight", weight(o.weight));
         if (op_->inputs.size() == 2) add(l, "residual", value(op_->inputs[1]));
         add(l, "y", value(op_->output), Access::write);
-        l.constants = {{"width", width()}, {"eps", o.norm.eps}, {"norm", static_cast<double>(o.norm.kind)}};
+        l.constants = {{"width", width() / o.groups}, {"groups", static_cast<double>(o.groups)}, {"eps", o.norm.eps},
+                       {"norm", static_cast<double>(o.norm.kind)}};
         emit(std::move(l));
     }
     void operator()(const MatmulOp& o) {
         const Value& out = plan_.values[op_->output];
-        const int rows = out.rows == RowSpace::tokens ? options_.max_rows : options_.max_outputs;
-        const bool matrix = rows > matvec_rows;
+        const bool matrix = rows() > matvec_rows;
         Launch l = launch(matrix ? "gemm" : "matvec");
-        if (matrix) add(l, "packed", packed(o, rows));
+        if (matrix) add(l, "packed", packed(o, rows()));
         else add(l, "x", value(op_->inputs[0]));
         add(l, "weight", weight(o.weight));
         if (o.bias >= 0) add(l, "bias", weight(o.bias));
@@ -70,7 +70,7 @@ class Lowering {
         if (o.norm_weight >= 0) add(l, "norm_weight", weight(o.norm_weight));
         if (o.epilogue == MatmulEpilogue::add) add(l, "residual", value(op_->inputs[1]));
         add(l, "y", value(op_->output), Access::write);
-        matmul_constants(l, o, rows);
+        matmul_constants(l, o, rows());
         l.constants.push_back({"epilogue", static_cast<double>(o.epilogue)});
         l.constants.push_back({"activation", static_cast<double>(o.activation)});
         l.constants.push_back({"f32_out", out.type == ValueType::f32 ? 1.0 : 0.0});
@@ -90,7 +90,7 @@ class Lowering {
         add(l, "q", value(op_->inputs[0]));
         if (o.writes_cache) {
             add(l, "k", value(op_->inputs[1]));
-            add(l, "v", value(op_->inputs[2]));
+            if (!o.attention.v_from_k) add(l, "v", value(op_->inputs[2]));
             add(l, "keys", {Space::keys, o.attention.kv_layer, 0, 0}, Access::write);
             add(l, "values", {Space::values, o.attention.kv_layer, 0, 0}, Access::write);
         }
@@ -102,6 +102,8 @@ class Lowering {
         l.constants.push_back({"eps", o.norm.eps});
         l.constants.push_back({"norm", static_cast<double>(o.norm.kind)});
         l.constants.push_back({"rope_half", static_cast<double>(plan_.rope_pairs[o.attention.rope])});
+        l.constants.push_back({"gated", o.attention.gated ? 1.0 : 0.0});
+        l.constants.push_back({"v_norm", o.attention.v_norm ? 1.0 : 0.0});
         emit(std::move(l));
     }
     void operator()(const AttentionOp& o) {
@@ -133,7 +135,9 @@ class Lowering {
         add(l, "gate", value(op_->inputs[0]));
         add(l, "up", value(op_->inputs[1]));
         add(l, "y", value(op_->output), Access::write);
-        l.constants = {{"width", width()}, {"activation", static_cast<double>(o.activation)}};
+        l.constants = {{"width", width()}, {"activation", static_cast<double>(o.activation)},
+                       {"up_offset", static_cast<double>(o.up_offset)},
+                       {"up_stride", static_cast<double>(plan_.values[op_->inputs[1]].cols)}};
         emit(std::move(l));
     }
     void operator()(const TakeRowsOp&) {
@@ -144,7 +148,129 @@ class Lowering {
         emit(std::move(l));
     }
 
+    void operator()(const ScaleOp& o) {
+        Launch l = launch("scale");
+        add(l, "x", value(op_->inputs[0]));
+        if (o.weight >= 0) add(l, "weight", weight(o.weight));
+        add(l, "y", value(op_->output), Access::write);
+        l.constants = {{"width", width()}, {"factor", o.factor}};
+        emit(std::move(l));
+    }
+    void operator()(const HeadGateOp& o) {
+        Launch l = launch("head_gate");
+        add(l, "x", value(op_->inputs[0]));
+        add(l, "q", value(op_->inputs[1]));
+        add(l, "y", value(op_->output), Access::write);
+        l.constants = {{"heads", static_cast<double>(o.n_heads)}, {"head_dim", static_cast<double>(o.head_dim)}};
+        emit(std::move(l));
+    }
+    void operator()(const ConvOp& o) {
+        Launch l = launch("conv");
+        add(l, "u", value(op_->inputs[0]));
+        add(l, "weight", weight(o.weight));
+        add(l, "state", {Space::conv_state, o.state_layer, 0, 0}, Access::read_write);
+        add(l, "y", value(op_->output), Access::write);
+        l.constants = {{"state_layer", static_cast<double>(o.state_layer)}};
+        emit(std::move(l));
+    }
+    void operator()(const DeltaOp& o) {
+        Launch l = launch("delta");
+        add(l, "c", value(op_->inputs[0]));
+        add(l, "b", value(op_->inputs[1]));
+        add(l, "a", value(op_->inputs[2]));
+        add(l, "a_log", weight(o.a_log));
+        add(l, "dt_bias", weight(o.dt_bias));
+        add(l, "state", {Space::delta_state, o.state_layer, 0, 0}, Access::read_write);
+        add(l, "y", value(op_->output), Access::write);
+        l.constants = {{"state_layer", static_cast<double>(o.state_layer)},
+                       {"negative_exp", o.delta.a_is_negative_exp ? 1.0 : 0.0},
+                       {"tiled_heads", o.delta.tiled_heads ? 1.0 : 0.0}};
+        emit(std::move(l));
+    }
+    void operator()(const GatedNormOp& o) {
+        Launch l = launch("gated_norm");
+        add(l, "x", value(op_->inputs[0]));
+        add(l, "z", value(op_->inputs[1]));
+        add(l, "weight", weight(o.weight));
+        add(l, "y", value(op_->output), Access::write);
+        l.constants = {{"heads", static_cast<double>(o.heads)}, {"width", width() / o.heads}, {"eps", o.eps}};
+        emit(std::move(l));
+    }
+    void operator()(const RouteOp& o) {
+        Launch l = launch("route");
+        add(l, "logits", value(op_->inputs[0]));
+        if (o.expert_scale >= 0) add(l, "expert_scale", weight(o.expert_scale));
+        add(l, "route", value(op_->output), Access::write);
+        l.constants = {{"experts", static_cast<double>(o.moe.experts)}, {"k", static_cast<double>(o.moe.per_token)},
+                       {"normalise", o.moe.normalise ? 1.0 : 0.0}, {"round_weights", o.moe.round_weights ? 1.0 : 0.0},
+                       {"logit_scale", o.logit_scale}};
+        emit(std::move(l));
+    }
+    void operator()(const ExpertMatmulOp& o) {
+        const bool matrix = rows() > matvec_rows;
+        Launch l = launch(matrix ? "expert_gemm" : "expert_matvec");
+        add(l, "route", value(op_->inputs[1]));
+        l.constants = {{"experts", static_cast<double>(o.experts)}, {"k", static_cast<double>(o.per_token)},
+                       {"x_per_pair", o.per_choice ? 1.0 : 0.0}, {"activation", static_cast<double>(o.activation)},
+                       {"max_rows", static_cast<double>(rows())}};
+        Launch pack = l;
+        add(l, "weight", weight(o.weight));
+        if (o.weight2 >= 0) add(l, "weight2", weight(o.weight2));
+        if (matrix) {
+            const BufferRef table = group_table(o);
+            const BufferRef packed_rows = buffer(target_.expert_packed_bytes(o.weight, o.experts, o.per_token, rows()));
+            pack.kernel = "expert_pack";
+            pack.label = plan_.values[op_->inputs[0]].name + " packed";
+            add(pack, "x", value(op_->inputs[0]));
+            add(pack, "weight", weight(o.weight));
+            add(pack, "table", table);
+            add(pack, "packed", packed_rows, Access::write);
+            emit(std::move(pack));
+            add(l, "table", table);
+            add(l, "packed", packed_rows);
+        } else {
+            add(l, "x", value(op_->inputs[0]));
+        }
+        add(l, "y", value(op_->output), Access::write);
+        emit(std::move(l));
+    }
+    void operator()(const CombineOp& o) {
+        Launch l = launch("combine");
+        add(l, "x", value(op_->inputs[0]));
+        add(l, "route", value(op_->inputs[1]));
+        if (op_->inputs.size() == 4) {
+            add(l, "shared", value(op_->inputs[2]));
+            add(l, "shared_gate", value(op_->inputs[3]));
+        }
+        // Matrix kernels leave the choices' rows in the table's order.
+        if (auto it = groups_.find(op_->inputs[1]); it != groups_.end()) add(l, "table", it->second);
+        add(l, "y", value(op_->output), Access::write);
+        l.constants = {{"k", static_cast<double>(o.per_token)}, {"width", width()}, {"experts", static_cast<double>(o.experts)},
+                       {"max_rows", static_cast<double>(rows())}};
+        emit(std::move(l));
+    }
+
   private:
+    // Most rows that the current op's output can have.
+    int rows() const {
+        return plan_.values[op_->output].rows == RowSpace::tokens ? options_.max_rows : options_.max_outputs;
+    }
+
+    // Rows sorted by expert, made once for the projections of one route.
+    BufferRef group_table(const ExpertMatmulOp& o) {
+        const ValueId route = op_->inputs[1];
+        if (auto it = groups_.find(route); it != groups_.end()) return it->second;
+        const BufferRef table = buffer(target_.group_bytes(o.experts, o.per_token, rows()));
+        Launch l = launch("group");
+        l.label = plan_.values[route].name + " grouped";
+        add(l, "route", value(route));
+        add(l, "table", table, Access::write);
+        l.constants = {{"experts", static_cast<double>(o.experts)}, {"k", static_cast<double>(o.per_token)},
+                       {"max_rows", static_cast<double>(rows())}};
+        emit(std::move(l));
+        return groups_[route] = table;
+    }
+
     Launch launch(std::string kernel) const {
         Launch l;
         l.kernel = std::move(kernel);
@@ -256,6 +382,7 @@ class Lowering {
     std::uint64_t next_ = 0;
     std::map<std::pair<ValueId, WeightId>, int> tags_;
     std::vector<Packed> packed_;
+    std::map<ValueId, BufferRef> groups_;
 };
 
 }  // namespace

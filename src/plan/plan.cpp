@@ -6,7 +6,8 @@ namespace forge {
 
 std::string_view name_of(const Op& op) {
     constexpr std::string_view names[] = {"embed", "rope_table", "norm", "matmul", "add", "qk_prepare",
-                                          "attention", "act_mul", "take_rows"};
+                                          "attention", "act_mul", "take_rows", "scale", "head_gate", "conv", "delta",
+                                          "gated_norm", "route", "expert_matmul", "combine"};
     static_assert(std::size(names) == std::variant_size_v<OpAttributes>);
     return names[op.attributes.index()];
 }

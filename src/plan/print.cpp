@@ -18,6 +18,9 @@ std::string attention(const AttentionSpec& a) {
     std::string s = fmt::format("heads {}/{}x{} scale {:.6g} kv {}", a.n_heads, a.n_kv_heads, a.head_dim, a.scale, a.kv_layer);
     if (a.window) s += fmt::format(" window {}", a.window);
     if (a.softcap != 0) s += fmt::format(" softcap {}", a.softcap);
+    if (a.gated) s += " gated";
+    if (a.v_norm) s += " v_norm";
+    if (a.v_from_k) s += " v_from_k";
     return s;
 }
 
@@ -27,7 +30,9 @@ struct Details {
     const Plan& plan;
     std::string operator()(const EmbedOp& o) const { return fmt::format("{} scale {:.6g}", weight(plan, o.table), o.scale); }
     std::string operator()(const RopeTableOp& o) const { return plan.ropes[o.rope]; }
-    std::string operator()(const NormOp& o) const { return norm(plan, o.weight, o.norm); }
+    std::string operator()(const NormOp& o) const {
+        return norm(plan, o.weight, o.norm) + (o.groups > 1 ? fmt::format(" groups {}", o.groups) : "");
+    }
     std::string operator()(const MatmulOp& o) const {
         std::string s = weight(plan, o.weight);
         if (o.bias >= 0) s += " bias " + plan.weights[o.bias].name;
@@ -47,8 +52,29 @@ struct Details {
         return s;
     }
     std::string operator()(const AttentionOp& o) const { return attention(o.attention); }
-    std::string operator()(const ActMulOp& o) const { return std::string(act(o.activation)); }
+    std::string operator()(const ActMulOp& o) const {
+        return std::string(act(o.activation)) + (o.up_offset ? fmt::format(" up from column {}", o.up_offset) : "");
+    }
     std::string operator()(const TakeRowsOp&) const { return ""; }
+    std::string operator()(const ScaleOp& o) const {
+        return o.weight >= 0 ? plan.weights[o.weight].name : fmt::format("{:.6g}", o.factor);
+    }
+    std::string operator()(const HeadGateOp& o) const { return fmt::format("heads {}x{}", o.n_heads, o.head_dim); }
+    std::string operator()(const ConvOp& o) const { return fmt::format("{} state {}", weight(plan, o.weight), o.state_layer); }
+    std::string operator()(const DeltaOp& o) const {
+        return fmt::format("heads {}x{} of {}x{}{} state {}", o.delta.n_v_heads, o.delta.v_dim, o.delta.n_k_heads, o.delta.k_dim,
+                           o.delta.tiled_heads ? " tiled" : "", o.state_layer);
+    }
+    std::string operator()(const GatedNormOp& o) const { return fmt::format("{} heads {} eps {}", weight(plan, o.weight), o.heads, o.eps); }
+    std::string operator()(const RouteOp& o) const {
+        return fmt::format("{} of {}{}", o.moe.per_token, o.moe.experts, o.moe.normalise ? " normalised" : "");
+    }
+    std::string operator()(const ExpertMatmulOp& o) const {
+        std::string s = weight(plan, o.weight);
+        if (o.weight2 >= 0) s += fmt::format(" {} * {}", act(o.activation), weight(plan, o.weight2));
+        return s + fmt::format(" {} of {}", o.per_token, o.experts);
+    }
+    std::string operator()(const CombineOp& o) const { return fmt::format("of {}", o.per_token); }
 };
 
 }  // namespace

@@ -40,7 +40,8 @@ class Verifier {
         require(op_->inputs.size() == 1 || op_->inputs.size() == 2, "one input, or two with a residual");
         same_shape(op_->inputs.front());
         same_shape(op_->inputs.back());
-        vector(o.weight, out().cols);
+        require(o.groups > 0 && out().cols % o.groups == 0, "groups that divide its width");
+        if (o.weight >= 0) vector(o.weight, out().cols / o.groups);
     }
     void operator()(const MatmulOp& o) {
         inputs(o.epilogue == MatmulEpilogue::add ? 2 : 1);
@@ -66,11 +67,12 @@ class Verifier {
         same_shape(op_->inputs[1]);
     }
     void operator()(const QkPrepareOp& o) {
-        inputs(o.writes_cache ? 4 : 2);
         const AttentionSpec& a = o.attention;
-        require(in(0).cols == std::int64_t{a.n_heads} * a.head_dim && out().cols == in(0).cols, "a query of heads times head_dim");
+        inputs(!o.writes_cache ? 2 : a.v_from_k ? 3 : 4);
+        require(out().cols == std::int64_t{a.n_heads} * a.head_dim && in(0).cols == out().cols * (a.gated ? 2 : 1),
+                "a query of heads times head_dim, twice that with gates");
         if (o.writes_cache)
-            for (int i : {1, 2}) require(in(i).cols == std::int64_t{a.n_kv_heads} * a.head_dim, "keys and values of KV heads times head_dim");
+            for (int i = 1; i < (a.v_from_k ? 2 : 3); ++i) require(in(i).cols == std::int64_t{a.n_kv_heads} * a.head_dim, "keys and values of KV heads times head_dim");
         require(a.n_kv_heads > 0 && a.n_heads % a.n_kv_heads == 0, "query heads that divide among KV heads");
         const Value& table = in(static_cast<int>(op_->inputs.size()) - 1);
         require(table.type == ValueType::f32 && table.cols == 2 * plan_.rope_pairs[a.rope] && table.cols <= a.head_dim, "its rope's table");
@@ -85,10 +87,72 @@ class Verifier {
         require(prepared_.count(op_->inputs[0]) > 0, "a query from qk_prepare");
         require(written_.count(o.attention.kv_layer) > 0, "a cache layer that was written before");
     }
-    void operator()(const ActMulOp&) {
+    void operator()(const ActMulOp& o) {
+        inputs(2);
+        same_shape(op_->inputs[0]);
+        require(in(1).rows == out().rows && in(1).type == out().type && o.up_offset >= 0 && o.up_offset + out().cols <= in(1).cols,
+                "columns of `up` that exist");
+    }
+    void operator()(const ScaleOp& o) {
+        inputs(1);
+        same_shape(op_->inputs[0]);
+        if (o.weight >= 0) vector(o.weight, 1);
+    }
+    void operator()(const HeadGateOp& o) {
+        inputs(2);
+        same_shape(op_->inputs[0]);
+        require(out().cols == std::int64_t{o.n_heads} * o.head_dim && in(1).cols == 2 * out().cols && in(1).rows == out().rows,
+                "gates beside its queries");
+    }
+    void operator()(const ConvOp& o) {
+        inputs(1);
+        same_shape(op_->inputs[0]);
+        require(out().cols == o.delta.conv_channels(), "the channels of q, k and v");
+        vector(o.weight, out().cols * o.delta.conv_kernel);
+    }
+    void operator()(const DeltaOp& o) {
+        inputs(3);
+        require(in(0).cols == o.delta.conv_channels() && in(1).cols == o.delta.n_v_heads && in(2).cols == o.delta.n_v_heads &&
+                out().cols == std::int64_t{o.delta.n_v_heads} * o.delta.v_dim, "q, k, v and one beta and alpha a value head");
+        require(o.delta.n_v_heads % o.delta.n_k_heads == 0, "value heads that divide among key heads");
+        vector(o.a_log, o.delta.n_v_heads);
+        vector(o.dt_bias, o.delta.n_v_heads);
+    }
+    void operator()(const GatedNormOp& o) {
         inputs(2);
         same_shape(op_->inputs[0]);
         same_shape(op_->inputs[1]);
+        require(o.heads > 0 && out().cols % o.heads == 0, "heads that divide its width");
+        vector(o.weight, out().cols / o.heads);
+    }
+    void operator()(const RouteOp& o) {
+        inputs(1);
+        require(in(0).cols == o.moe.experts && o.moe.per_token > 0 && o.moe.per_token <= o.moe.experts, "a logit for every expert");
+        require(out().type == ValueType::f32 && out().cols == 2 * o.moe.per_token && out().rows == in(0).rows, "an id and a weight a choice");
+        if (o.expert_scale >= 0) vector(o.expert_scale, o.moe.experts);
+    }
+    void operator()(const ExpertMatmulOp& o) {
+        inputs(2);
+        const PlanWeight& w = weight(o.weight);
+        require(in(1).type == ValueType::f32 && in(1).cols == 2 * o.per_token && in(1).rows == out().rows, "a route of its choices");
+        require(in(0).rows == out().rows && in(0).cols == w.cols * (o.per_choice ? o.per_token : 1), "a weight as wide as its input");
+        require(out().cols == w.rows * o.per_token, "an output of the weight's rows for every choice");
+        for (int e = 0; e < o.experts; ++e) {
+            for (WeightId first : {o.weight, o.weight2}) {
+                if (first < 0) continue;
+                const PlanWeight& other = weight(first + e);
+                require(other.rows == w.rows && other.cols == w.cols && other.format == w.format, "experts of one shape and format");
+            }
+        }
+    }
+    void operator()(const CombineOp& o) {
+        require(op_->inputs.size() == 2 || op_->inputs.size() == 4, "choices and route, or these and a shared expert with its gate");
+        require(in(0).cols == out().cols * o.per_token && in(0).rows == out().rows, "an output for every choice");
+        require(in(1).type == ValueType::f32 && in(1).cols == 2 * o.per_token, "a route of its choices");
+        if (op_->inputs.size() == 4) {
+            same_shape(op_->inputs[2]);
+            require(in(3).cols == 1 && in(3).rows == out().rows, "one gate a row");
+        }
     }
     void operator()(const TakeRowsOp&) {
         inputs(1);

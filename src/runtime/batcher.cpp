@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "runtime/timeline.h"
 
 namespace forge {
 namespace {
@@ -20,7 +21,7 @@ double since(Clock::time_point start) { return std::chrono::duration<double>(Clo
 // A slot of the engine: what its cache holds, and the request it works for.
 struct Slot {
     int index = 0;
-    std::vector<std::int32_t> tokens;       // in the cache
+    std::unique_ptr<Timeline> timeline;     // what the cache holds
     bool busy = false;
     std::uint64_t last_use = 0;
 
@@ -73,6 +74,7 @@ Batcher::Batcher(std::shared_ptr<Engine> engine, int max_queue) : state_(std::ma
     for (int i = 0; i < s.engine->options().parallel; ++i) {
         s.slots.emplace_back();
         s.slots.back().index = s.engine->take_slot();
+        s.slots.back().timeline = std::make_unique<Timeline>(s.engine, s.slots.back().index);
     }
     s.rows.reserve(static_cast<std::size_t>(s.engine->options().chunk));
     s.thread = std::thread([this] { state_->loop(); });
@@ -165,8 +167,7 @@ void Batcher::State::drop_cancelled() {
         if (slot.busy && ids.count(slot.id)) finish(slot, FinishReason::cancelled);
 }
 
-// First come, first served; a request gets the free slot that shares the longest prefix with
-// it, among equals the one unused for longest.
+// First come, first served; a request gets the free slot whose timeline serves it furthest, among equals the one unused for longest.
 void Batcher::State::admit() {
     for (;;) {
         Waiting waiting;
@@ -183,8 +184,7 @@ void Batcher::State::admit() {
         std::size_t best_kept = 0;
         for (Slot& slot : slots) {
             if (slot.busy) continue;
-            const auto split = std::mismatch(prompt.begin(), prompt.end(), slot.tokens.begin(), slot.tokens.end());
-            const std::size_t kept = std::min(static_cast<std::size_t>(split.first - prompt.begin()), prompt.size() - 1);
+            const std::size_t kept = slot.timeline->reusable(prompt);
             if (!best || kept > best_kept || (kept == best_kept && slot.last_use < best->last_use)) {
                 best = &slot;
                 best_kept = kept;
@@ -195,7 +195,7 @@ void Batcher::State::admit() {
         best->made = 0;
         best->id = waiting.id;
         best->last_use = ++uses;
-        best->tokens.resize(best_kept);
+        best->timeline->rewind(prompt);
         best->stats = {};
         best->stats.prompt_tokens = static_cast<int>(prompt.size());
         best->stats.cached_tokens = static_cast<int>(best_kept);
@@ -214,15 +214,17 @@ bool Batcher::State::prefill_one() {
     for (std::size_t tried = 0; tried < slots.size(); ++tried) {
         Slot& slot = slots[prefill_turn++ % slots.size()];
         if (!slot.busy || slot.decoding) continue;
-        const int chunk = engine->options().chunk, first = static_cast<int>(slot.tokens.size());
+        const int first = static_cast<int>(slot.timeline->tokens().size());
         const int total = static_cast<int>(slot.request.prompt.size());
-        const int last = std::min(total, (first / chunk + 1) * chunk);
+        const int last = slot.timeline->step_end(first, total);
         rows.clear();
         for (int i = first; i < last; ++i) rows.push_back({slot.request.prompt[static_cast<std::size_t>(i)], slot.index, i, i + 1 == total});
         try {
             const auto logits = engine->step(rows);
-            slot.tokens.insert(slot.tokens.end(), slot.request.prompt.begin() + first, slot.request.prompt.begin() + last);
-            if (last == total) {
+            slot.timeline->advance(std::span(slot.request.prompt).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
+            if (last < total) {
+                slot.timeline->snapshot();
+            } else {
                 slot.decoding = true;
                 slot.stats.prompt_seconds = since(slot.phase_start);
                 slot.phase_start = Clock::now();
@@ -246,7 +248,7 @@ void Batcher::State::decode_all() {
         for (; first < slots.size() && count < std::min<std::size_t>(most, static_cast<std::size_t>(engine->options().max_outputs)); ++first) {
             Slot& slot = slots[first];
             if (!slot.busy || !slot.decoding) continue;
-            rows.push_back({slot.next, slot.index, static_cast<std::int32_t>(slot.tokens.size()), true});
+            rows.push_back({slot.next, slot.index, static_cast<std::int32_t>(slot.timeline->tokens().size()), true});
             members[count++] = first;
         }
         if (count == 0) return;
@@ -254,7 +256,7 @@ void Batcher::State::decode_all() {
             const auto logits = engine->step(rows);
             for (std::size_t i = 0; i < count; ++i) {
                 Slot& slot = slots[members[i]];
-                slot.tokens.push_back(slot.next);
+                slot.timeline->advance({&slot.next, 1});
                 draw(slot, logits.subspan(i * vocab, vocab));
             }
         } catch (const std::exception& e) {
@@ -271,7 +273,7 @@ bool Batcher::State::draw(Slot& slot, std::span<const float> logits) {
     std::int32_t token = 0;
     bool go_on = false;
     try {
-        token = slot.sampler->sample(logits, slot.tokens, slot.tokens.size(), mask);
+        token = slot.sampler->sample(logits, slot.timeline->tokens(), slot.timeline->tokens().size(), mask);
         const bool stops = std::find(options.stop_ids.begin(), options.stop_ids.end(), token) != options.stop_ids.end();
         if (stops && !options.ignore_stop) return finish(slot, FinishReason::stop), false;
         ++slot.stats.generated_tokens;
@@ -285,7 +287,7 @@ bool Batcher::State::draw(Slot& slot, std::span<const float> logits) {
     }
     if (!go_on) return finish(slot, FinishReason::cancelled), false;
     if (options.max_tokens >= 0 && ++slot.made >= options.max_tokens) return finish(slot, FinishReason::length), false;
-    if (static_cast<int>(slot.tokens.size()) >= engine->options().ctx) return finish(slot, FinishReason::length), false;
+    if (static_cast<int>(slot.timeline->tokens().size()) >= engine->options().ctx) return finish(slot, FinishReason::length), false;
     slot.next = token;
     return true;
 }
@@ -304,7 +306,7 @@ void Batcher::State::finish(Slot& slot, FinishReason reason) {
 
 // The cache of a failed step is unknown: the slot starts afresh.
 void Batcher::State::abandon(Slot& slot, const std::string& error) {
-    slot.tokens.clear();
+    slot.timeline->clear();
     BatchRequest request = std::move(slot.request);
     slot.request = {};
     slot.busy = slot.decoding = false;

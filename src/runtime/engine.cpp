@@ -45,6 +45,10 @@ struct Engine::State {
             [this](int rows, int heads, int head_dim) {
                 return backend->attention_partial_bytes(rows, heads, head_dim, options.ctx, options.dtype);
             },
+            [this](WeightId w, int experts, int per_token, int rows) {
+                return backend->expert_packed_bytes(model->weights[static_cast<std::size_t>(w)], experts, per_token, rows, options.dtype);
+            },
+            [this](int experts, int per_token, int rows) { return backend->group_bytes(experts, per_token, rows); },
         };
     }
     void check(std::span<const StepInput> rows) const;
@@ -66,6 +70,22 @@ void check_options(const LoadOptions& o) {
     if (o.threads < 0 || o.threads > 1024) fail("the number of threads must be between 1 and 1024 (0 = one per core), not {}", o.threads);
     if (o.chunk < 1 || o.chunk > 16384) fail("a prefill chunk can have 1 to 16384 rows, not {}", o.chunk);
     if (o.max_outputs < 1 || o.max_outputs > 16384) fail("a step can return logits of 1 to 16384 rows, not {}", o.max_outputs);
+}
+
+CacheLayer cache_layer(const LayerSpec& layer, int index) {
+    CacheLayer c;
+    if (layer.mixer == MixerKind::gated_delta) {
+        const DeltaSpec& d = layer.delta;
+        c.n_v_heads = d.n_v_heads;
+        c.n_k_heads = d.n_k_heads;
+        c.k_dim = d.k_dim;
+        c.v_dim = d.v_dim;
+        c.conv_kernel = d.conv_kernel;
+    } else if (layer.attention.kv_layer == index) {
+        c.n_kv_heads = layer.attention.n_kv_heads;
+        c.head_dim = layer.attention.head_dim;
+    }
+    return c;
 }
 
 }  // namespace
@@ -95,9 +115,7 @@ std::shared_ptr<Engine> Engine::load(const std::string& path, const LoadOptions&
                   report.skipped ? " (off)" : "", report.seconds * 1e3);
 
     for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-        const AttentionSpec& a = spec.layers[i].attention;
-        const bool own = a.kv_layer == static_cast<int>(i);
-        s.cache_layers.push_back(own ? CacheLayer{a.n_kv_heads, a.head_dim} : CacheLayer{});
+        s.cache_layers.push_back(cache_layer(spec.layers[i], static_cast<int>(i)));
     }
     const std::uint64_t cache_bytes = s.backend->cache_bytes(s.cache_layers, s.options.parallel, s.options.ctx, s.options.dtype);
     const BackendLimits limits = s.backend->limits();
@@ -228,13 +246,17 @@ std::string Engine::print_program(int rows) const {
     return print(rows <= s.decode_program.max_rows || !s.prefill ? s.decode_program : s.prefill_program);
 }
 
+std::size_t Engine::state_bytes() const { return state_->cache->state_bytes(); }
+void Engine::read_state(int slot, std::byte* out) const { state_->cache->read_state(slot, out); }
+void Engine::write_state(int slot, const std::byte* in) { state_->cache->write_state(slot, in); }
+
 std::vector<std::byte> Engine::save_cache(int slot, int length) const {
     const State& s = *state_;
     const std::size_t element = size_of(s.options.dtype);
     std::size_t total = 0;
     for (const CacheLayer& l : s.cache_layers)
         total += 2 * element * static_cast<std::size_t>(l.n_kv_heads) * static_cast<std::size_t>(l.head_dim) * static_cast<std::size_t>(length);
-    std::vector<std::byte> bytes(total);
+    std::vector<std::byte> bytes(total + state_bytes());
     std::byte* out = bytes.data();
     for (std::size_t layer = 0; layer < s.cache_layers.size(); ++layer)
         for (bool values : {false, true})
@@ -243,6 +265,7 @@ std::vector<std::byte> Engine::save_cache(int slot, int length) const {
                     s.cache->read(static_cast<int>(layer), values, slot, head, position, out);
                     out += element * static_cast<std::size_t>(s.cache_layers[layer].head_dim);
                 }
+    read_state(slot, out);
     return bytes;
 }
 
@@ -252,6 +275,7 @@ void Engine::load_cache(int slot, int length, std::span<const std::byte> bytes) 
     std::size_t total = 0;
     for (const CacheLayer& l : s.cache_layers)
         total += 2 * element * static_cast<std::size_t>(l.n_kv_heads) * static_cast<std::size_t>(l.head_dim) * static_cast<std::size_t>(length);
+    total += state_bytes();
     if (length < 0 || length > s.options.ctx || bytes.size() != total)
         fail("a saved cache of {} positions should have {} bytes, but it has {}", length, total, bytes.size());
     const std::byte* in = bytes.data();
@@ -262,6 +286,7 @@ void Engine::load_cache(int slot, int length, std::span<const std::byte> bytes) 
                     s.cache->write(static_cast<int>(layer), values, slot, head, position, in);
                     in += element * static_cast<std::size_t>(s.cache_layers[layer].head_dim);
                 }
+    write_state(slot, in);
 }
 
 int Engine::take_slot() {

@@ -7,13 +7,14 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/paths.h"
+#include "runtime/timeline.h"
 
 namespace forge {
 
 struct Session::State {
     std::shared_ptr<Engine> engine;
     int slot = -1;
-    std::vector<std::int32_t> tokens;   // all of them are in the cache
+    std::unique_ptr<Timeline> timeline;
     std::span<const float> logits;      // of the last token; empty when unknown
     std::vector<float> own_logits;      // with several sequences another one's step would overwrite them
     std::vector<StepInput> rows;
@@ -31,14 +32,14 @@ struct Session::State {
             own_logits.assign(logits.begin(), logits.end());
             logits = own_logits;
         }
-        tokens.insert(tokens.end(), part.begin(), part.end());
+        timeline->advance(part);
     }
 };
 
 Session::Session(std::shared_ptr<Engine> engine) : state_(std::make_unique<State>()) {
     state_->slot = engine->take_slot();
     state_->engine = std::move(engine);
-    state_->tokens.reserve(static_cast<std::size_t>(state_->capacity()));
+    state_->timeline = std::make_unique<Timeline>(state_->engine, state_->slot);
     state_->rows.reserve(static_cast<std::size_t>(state_->engine->options().chunk));
     if (state_->engine->options().parallel > 1) state_->own_logits.reserve(static_cast<std::size_t>(state_->vocab()));
 }
@@ -52,22 +53,20 @@ int Session::feed(std::span<const std::int32_t> tokens, const std::function<bool
     if (tokens.empty()) fail("a prompt needs at least one token");
     if (static_cast<int>(tokens.size()) > s.capacity())
         fail("the prompt has {} tokens, and the context holds {}; use a longer context (--ctx) or a shorter prompt", tokens.size(), s.capacity());
-    const auto split = std::mismatch(tokens.begin(), tokens.end(), s.tokens.begin(), s.tokens.end());
-    std::size_t kept = static_cast<std::size_t>(split.first - tokens.begin());
-    if (kept == tokens.size() && kept == s.tokens.size() && !s.logits.empty()) return static_cast<int>(kept);
-    kept = std::min(kept, tokens.size() - 1);   // the last token is computed for its logits
-    s.tokens.resize(kept);
+    const std::vector<std::int32_t>& known = s.timeline->tokens();
+    if (!s.logits.empty() && std::equal(tokens.begin(), tokens.end(), known.begin(), known.end())) return static_cast<int>(tokens.size());
+    const int kept = static_cast<int>(s.timeline->rewind(tokens));
     s.logits = {};
-    const int chunk = s.engine->options().chunk, total = static_cast<int>(tokens.size());
-    for (int first = static_cast<int>(kept); first < total;) {
+    const int total = static_cast<int>(tokens.size());
+    for (int first = kept; first < total;) {
         if (progress && !progress(first, total)) throw Stopped{};
-        // Chunks end at multiples of the chunk size, so that a sequence's bits do not depend on where it resumed.
-        const int last = std::min(total, (first / chunk + 1) * chunk);
+        const int last = s.timeline->step_end(first, total);
         s.step(tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)), first, last == total);
+        if (last < total) s.timeline->snapshot();
         first = last;
     }
     if (progress) progress(total, total);
-    return static_cast<int>(kept);
+    return kept;
 }
 
 void Session::score(std::span<const std::int32_t> tokens, const std::function<void(int, std::span<const float>)>& on_logits) {
@@ -83,7 +82,7 @@ void Session::score(std::span<const std::int32_t> tokens, const std::function<vo
         s.rows.clear();
         for (std::size_t i = 0; i < part.size(); ++i) s.rows.push_back({part[i], s.slot, first + static_cast<int>(i), true});
         const std::span<const float> logits = s.engine->step(s.rows);
-        s.tokens.insert(s.tokens.end(), part.begin(), part.end());
+        s.timeline->advance(part);
         for (std::size_t i = 0; i < part.size(); ++i) on_logits(first + static_cast<int>(i), logits.subspan(i * vocab, vocab));
         first = last;
     }
@@ -92,7 +91,7 @@ void Session::score(std::span<const std::int32_t> tokens, const std::function<vo
 
 void Session::append(std::int32_t token) {
     State& s = *state_;
-    const int position = static_cast<int>(s.tokens.size());
+    const int position = static_cast<int>(s.timeline->tokens().size());
     if (position >= s.capacity())
         fail("the context of {} tokens is full", s.capacity());
     s.step({&token, 1}, position, true);
@@ -103,12 +102,12 @@ std::span<const float> Session::logits() const {
     return state_->logits;
 }
 
-std::span<const std::int32_t> Session::tokens() const { return state_->tokens; }
+std::span<const std::int32_t> Session::tokens() const { return state_->timeline->tokens(); }
 int Session::capacity() const { return state_->capacity(); }
 const std::shared_ptr<Engine>& Session::engine() const { return state_->engine; }
 
 void Session::clear() {
-    state_->tokens.clear();
+    state_->timeline->clear();
     state_->logits = {};
 }
 
@@ -142,11 +141,12 @@ std::uint64_t fingerprint(const Engine& engine) {
 
 void Session::save(const std::string& path) const {
     const State& s = *state_;
-    const std::vector<std::byte> cache = s.engine->save_cache(s.slot, static_cast<int>(s.tokens.size()));
+    const std::vector<std::int32_t>& tokens = s.timeline->tokens();
+    const std::vector<std::byte> cache = s.engine->save_cache(s.slot, static_cast<int>(tokens.size()));
     SavedHeader header{{'F', 'O', 'R', 'G', 'E', 'S', 'E', 'S'}, 1, static_cast<std::uint32_t>(s.engine->options().dtype),
-                       fingerprint(*s.engine), s.tokens.size(), cache.size()};
+                       fingerprint(*s.engine), tokens.size(), cache.size()};
     std::string content(reinterpret_cast<const char*>(&header), sizeof header);
-    content.append(reinterpret_cast<const char*>(s.tokens.data()), s.tokens.size() * 4);
+    content.append(reinterpret_cast<const char*>(tokens.data()), tokens.size() * 4);
     content.append(reinterpret_cast<const char*>(cache.data()), cache.size());
     write_file_atomically(path, content);
 }
@@ -169,10 +169,10 @@ void Session::restore(const std::string& path) {
         fail("{} is truncated or damaged", path);
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(header.tokens));
     std::memcpy(tokens.data(), bytes.data() + sizeof header, tokens.size() * 4);
-    s.tokens.clear();
-    s.logits = {};
+    clear();
     s.engine->load_cache(s.slot, static_cast<int>(tokens.size()), bytes.subspan(sizeof header + tokens.size() * 4));
-    s.tokens.assign(tokens.begin(), tokens.end());
+    s.timeline->advance(tokens);
+    s.timeline->snapshot();
 }
 
 }  // namespace forge

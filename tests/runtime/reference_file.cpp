@@ -39,10 +39,12 @@ std::vector<float> read_floats(const std::filesystem::path& path) {
 
 std::vector<TinyModel> tiny_models() {
     std::vector<TinyModel> models;
-    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(FORGE_TEST_DATA) / "models")) {
-        if (!entry.is_directory()) continue;
-        const auto gguf = entry.path() / "model.gguf";
-        models.push_back({entry.path().filename().string(), entry.path(), std::filesystem::exists(gguf) ? gguf : entry.path()});
+    for (const char* folder : {"models", "models-mixed"}) {
+        for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(FORGE_TEST_DATA) / folder)) {
+            if (!entry.is_directory()) continue;
+            const auto gguf = entry.path() / "model.gguf";
+            models.push_back({entry.path().filename().string(), entry.path(), std::filesystem::exists(gguf) ? gguf : entry.path()});
+        }
     }
     std::sort(models.begin(), models.end(), [](auto& a, auto& b) { return a.name < b.name; });
     return models;

@@ -53,10 +53,11 @@ std::vector<float> run(const std::shared_ptr<Engine>& engine, std::span<const st
 
 class Families : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Some, Families,
-                         testing::Values("llama-gqa-tied", "mistral-window", "qwen2-bias", "qwen3-tied", "gemma3-old", "gguf-llama-kquants"),
+                         testing::Values("llama-gqa-tied", "mistral-window", "qwen2-bias", "qwen3-tied", "gemma3-old", "gguf-llama-kquants",
+                                         "qwen3.5-text", "qwen3.5-moe", "gemma4-per-layer", "gemma4-experts", "mixtral"),
                          [](const auto& info) {
                              std::string name = info.param;
-                             for (char& c : name) c = c == '-' ? '_' : c;
+                             for (char& c : name) c = c == '-' || c == '.' ? '_' : c;
                              return name;
                          });
 
@@ -96,18 +97,20 @@ TEST_P(Families, FusionsKeepBits) {
 TEST_P(Families, RowsOfOtherSequencesDoNotChangeBits) {
     for (DType dtype : {DType::bf16, DType::f32}) {
         auto engine = load(GetParam(), {.dtype = dtype, .parallel = 4, .chunk = 8});
+        auto other = load(GetParam(), {.dtype = dtype, .parallel = 4, .chunk = 8});   // up to the last row
         const std::size_t vocab = static_cast<std::size_t>(engine->spec().vocab);
         std::vector<std::vector<float>> alone;
         for (int s = 0; s < 4; ++s) {
             for (int i = 0; i < 20 + s; ++i) {
                 const StepInput row{text[static_cast<std::size_t>(i + s)], s, i, true};
                 const auto logits = engine->step({&row, 1});
+                if (i < 19 + s) other->step({&row, 1});
                 if (i == 19 + s) alone.push_back(copy(logits));
             }
         }
         std::vector<StepInput> rows;
         for (int s = 0; s < 4; ++s) rows.push_back({text[static_cast<std::size_t>(19 + 2 * s)], s, 19 + s, true});
-        const auto together = copy(engine->step(rows));
+        const auto together = copy(other->step(rows));
         for (std::size_t s = 0; s < 4; ++s)
             EXPECT_TRUE(same_bits(alone[s], {together.begin() + static_cast<long>(s * vocab), together.begin() + static_cast<long>((s + 1) * vocab)}))
                 << "sequence " << s << " " << name_of(dtype);
@@ -140,7 +143,8 @@ TEST_P(Families, PrefixesAreReused) {
     EXPECT_LT(worst_difference(at30, copy(session.logits())), 2e-5);
     std::vector<std::int32_t> edited(text);
     edited[10] = 63;
-    EXPECT_EQ(session.feed(edited), 10);
+    // A recurrent state goes back to a snapshot only, and there is none before the tenth token.
+    EXPECT_EQ(session.feed(edited), engine->state_bytes() > 0 ? 0 : 10);
     EXPECT_LT(worst_difference(run(engine = load(GetParam(), {.dtype = DType::f32}), edited),
                                [&] {
                                    std::vector<float> l = copy(session.logits());

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "kernels/attention/attention.h"
+#include "kernels/delta/delta.h"
+#include "kernels/experts/experts.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/rows/rows.h"
 
@@ -82,6 +84,26 @@ AttentionParams attention(const Reader& r) {
     return p;
 }
 
+ExpertMatmulParams experts(const Reader& r) {
+    ExpertMatmulParams p;
+    p.type = r.context.program.type;
+    p.w = r.weight("weight");
+    p.w2 = r.weight("weight2");
+    p.isa = r.context.isa;
+    p.experts = r.integer("experts");
+    p.k = r.integer("k");
+    p.route = static_cast<const std::uint32_t*>(r.memory("route"));
+    p.x = r.memory_or_null("x");
+    p.x_per_pair = r.integer("x_per_pair") != 0;
+    p.epilogue = p.w2 ? Epilogue::act_mul : Epilogue::none;
+    p.act = static_cast<ActKind>(r.integer("activation"));
+    p.y = r.memory_or_null("y");
+    p.table = static_cast<const std::int32_t*>(r.memory_or_null("table"));
+    p.packed = r.memory_or_null("packed");
+    p.max_rows = r.integer("max_rows");
+    return p;
+}
+
 using Binder = BoundLaunch (*)(const Reader&);
 
 const std::map<std::string, Binder, std::less<>>& binders() {
@@ -111,6 +133,7 @@ const std::map<std::string, Binder, std::less<>>& binders() {
              p.norm = r.norm();
              p.eps = r.number("eps");
              p.width = r.integer("width");
+             p.groups = r.integer("groups");
              p.residual = r.memory_or_null("residual");
              p.y = r.memory("y");
              p.output_rows = r.launch.output_rows;
@@ -144,6 +167,9 @@ const std::map<std::string, Binder, std::less<>>& binders() {
              p.eps = r.number("eps");
              p.rope = static_cast<const float*>(r.memory("rope"));
              p.rope_half = r.integer("rope_half");
+             p.q_gated = r.integer("gated") != 0;
+             p.v_norm = r.integer("v_norm") != 0;
+             p.v_from_k = p.k != nullptr && p.v == nullptr;
              p.cache = r.cache();
              return bound(p, qk_prepare_kernel, r.context.isa);
          }},
@@ -154,7 +180,8 @@ const std::map<std::string, Binder, std::less<>>& binders() {
              ActMulParams p;
              p.type = r.context.program.type;
              p.gate = r.memory("gate");
-             p.up = r.memory("up");
+             p.up_stride = r.integer("up_stride");
+             p.up = static_cast<const std::byte*>(r.memory("up")) + r.launch.integer("up_offset") * static_cast<std::int64_t>(size_of(p.type));
              p.y = r.memory("y");
              p.width = r.integer("width");
              p.act = static_cast<ActKind>(r.integer("activation"));
@@ -167,6 +194,102 @@ const std::map<std::string, Binder, std::less<>>& binders() {
              p.y = r.memory("y");
              p.width = r.integer("width");
              return bound(p, take_rows_kernel, r.context.isa);
+         }},
+        {"scale", [](const Reader& r) {
+             ScaleParams p;
+             p.type = r.context.program.type;
+             p.x = r.memory("x");
+             p.y = r.memory("y");
+             p.width = r.integer("width");
+             p.factor = r.vector("weight") ? r.vector("weight")[0] : r.number("factor");
+             return bound(p, scale_kernel, r.context.isa);
+         }},
+        {"head_gate", [](const Reader& r) {
+             HeadGateParams p;
+             p.type = r.context.program.type;
+             p.x = r.memory("x");
+             p.q = r.memory("q");
+             p.heads = r.integer("heads");
+             p.head_dim = r.integer("head_dim");
+             p.y = r.memory("y");
+             return bound(p, head_gate_kernel, r.context.isa);
+         }},
+        {"conv", [](const Reader& r) {
+             ConvParams p;
+             p.type = r.context.program.type;
+             p.u = r.memory("u");
+             p.weight = r.vector("weight");
+             p.c = r.memory("y");
+             p.state = r.context.cache.state(r.integer("state_layer"));
+             return bound(p, conv_kernel, r.context.isa);
+         }},
+        {"delta", [](const Reader& r) {
+             DeltaParams p;
+             p.type = r.context.program.type;
+             p.c = r.memory("c");
+             p.b = r.memory("b");
+             p.a = r.memory("a");
+             p.a_log = r.vector("a_log");
+             p.dt_bias = r.vector("dt_bias");
+             p.negative_exp = r.integer("negative_exp") != 0;
+             p.tiled_heads = r.integer("tiled_heads") != 0;
+             p.out = r.memory("y");
+             p.state = r.context.cache.state(r.integer("state_layer"));
+             p.max_rows = r.context.program.max_rows;
+             return bound(p, delta_kernel, r.context.isa);
+         }},
+        {"gated_norm", [](const Reader& r) {
+             GatedNormParams p;
+             p.type = r.context.program.type;
+             p.x = r.memory("x");
+             p.z = r.memory("z");
+             p.weight = r.vector("weight");
+             p.eps = r.number("eps");
+             p.heads = r.integer("heads");
+             p.width = r.integer("width");
+             p.y = r.memory("y");
+             return bound(p, gated_norm_kernel, r.context.isa);
+         }},
+        {"route", [](const Reader& r) {
+             RouteParams p;
+             p.type = r.context.program.type;
+             p.logits = r.memory("logits");
+             p.logit_scale = r.number("logit_scale");
+             p.experts = r.integer("experts");
+             p.k = r.integer("k");
+             p.normalise = r.integer("normalise") != 0;
+             p.round_weights = r.integer("round_weights") != 0;
+             p.expert_scale = r.vector("expert_scale");
+             p.route = static_cast<std::uint32_t*>(r.memory("route"));
+             return bound(p, route_kernel, r.context.isa);
+         }},
+        {"group", [](const Reader& r) {
+             GroupParams p;
+             p.route = static_cast<const std::uint32_t*>(r.memory("route"));
+             p.experts = r.integer("experts");
+             p.k = r.integer("k");
+             p.panel = expert_panel(r.context.isa);
+             p.max_rows = r.integer("max_rows");
+             p.table = static_cast<std::int32_t*>(r.memory("table"));
+             return bound(p, group_kernel, r.context.isa);
+         }},
+        {"expert_matvec", [](const Reader& r) { return bound(experts(r), expert_matvec_kernel, r.context.isa); }},
+        {"expert_pack", [](const Reader& r) { return bound(experts(r), expert_pack_kernel, r.context.isa); }},
+        {"expert_gemm", [](const Reader& r) { return bound(experts(r), expert_gemm_kernel, r.context.isa); }},
+        {"combine", [](const Reader& r) {
+             CombineParams p;
+             p.type = r.context.program.type;
+             p.x = r.memory("x");
+             p.route = static_cast<const std::uint32_t*>(r.memory("route"));
+             p.table = static_cast<const std::int32_t*>(r.memory_or_null("table"));
+             p.experts = r.integer("experts");
+             p.max_rows = r.integer("max_rows");
+             p.k = r.integer("k");
+             p.width = r.integer("width");
+             p.shared = r.memory_or_null("shared");
+             p.shared_gate = r.memory_or_null("shared_gate");
+             p.y = r.memory("y");
+             return bound(p, combine_kernel, r.context.isa);
          }},
     };
     return table;

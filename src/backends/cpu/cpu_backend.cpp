@@ -4,6 +4,7 @@
 #include "backends/cpu.h"
 #include "cpu_cache.h"
 #include "cpu_executable.h"
+#include "kernels/experts/experts.h"
 #include "kernels/matmul/matmul.h"
 
 namespace forge {
@@ -45,6 +46,18 @@ class CpuBackend final : public Backend {
         params.cache.capacity = (capacity + 15) / 16 * 16;
         params.max_rows = rows;
         return forge::attention_partial_bytes(params);
+    }
+    std::uint64_t expert_packed_bytes(const Weight& weight, int experts, int per_token, int rows, DType type) const override {
+        ExpertMatmulParams params;
+        params.type = type;
+        params.w = &weight;
+        params.experts = experts;
+        params.k = per_token;
+        params.max_rows = rows;
+        return expert_pack_bytes(params, isa_);
+    }
+    std::uint64_t group_bytes(int experts, int per_token, int rows) const override {
+        return forge::group_bytes(experts, per_token, rows);
     }
 
   private:

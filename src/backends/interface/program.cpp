@@ -36,7 +36,7 @@ int Program::barriers() const {
 }
 
 std::string print(const Program& program) {
-    constexpr std::string_view spaces[] = {"arena", "weight", "table", "keys", "values"};
+    constexpr std::string_view spaces[] = {"arena", "weight", "table", "keys", "values", "conv_state", "delta_state"};
     std::string s;
     for (const Launch& launch : program.launches) {
         if (launch.barrier) s += "    barrier\n";

@@ -116,7 +116,7 @@ CpuKernel qk_prepare_kernel(const QkPrepareParams& params, Isa isa) {
     if (params.rope != nullptr && (params.rope_half < 1 || 2 * params.rope_half > params.head_dim))
         fail(ErrorKind::internal, "qk_prepare: {} rotated pairs do not fit a head of {}", params.rope_half,
              params.head_dim);
-    if (keys && params.v == nullptr) fail(ErrorKind::internal, "qk_prepare: keys without values");
+    if (keys && (params.v == nullptr) != params.v_from_k) fail(ErrorKind::internal, "qk_prepare: values come from `v` or, with v_from_k, from the keys");
     static const char* const names[] = {"qk_prepare_plain", "qk_prepare_avx2", "qk_prepare_avx512", "qk_prepare_neon"};
     const auto items = [](const void* p, const StepRows& step) -> std::int64_t {
         const auto& q = *static_cast<const QkPrepareParams*>(p);

@@ -22,6 +22,11 @@ inline constexpr int kPanel = 64;      // dimensions of a panel of values
 inline constexpr int kPart = 256;      // positions of a decode part; parts start at multiples of it
 inline constexpr int kRun = 256;        // keys that prefill takes at a time, at most kPart
 
+// First element of a head's query: a gated projection has query and gate side by side.
+inline std::int64_t query_offset(const QkPrepareParams& p, std::int64_t row, std::int64_t head) {
+    return (row * p.n_heads + head) * p.head_dim * (p.q_gated ? 2 : 1);
+}
+
 struct CacheLayout {
     std::int64_t unit;                 // consecutive elements that belong together: 2 for bf16, else 1
     std::int64_t dims;                 // head_dim rounded up to kBlock

@@ -58,7 +58,7 @@ void qk_prepare(const void* params, const StepRows& step, std::int64_t first, st
         const float* rope = p.rope == nullptr ? nullptr : p.rope + static_cast<std::int64_t>(row) * 2 * p.rope_half;
         if (which < p.n_heads) {
             const std::int64_t at = (static_cast<std::int64_t>(row) * p.n_heads + which) * p.head_dim;
-            norm_and_rope(p, static_cast<const T*>(p.q) + at, p.q_norm, rope, head);
+            norm_and_rope(p, static_cast<const T*>(p.q) + query_offset(p, row, which), p.q_norm, rope, head);
             for (int d = 0; d < p.head_dim; ++d) static_cast<T*>(p.q_out)[at + d] = T(head[d]);
             continue;
         }
@@ -66,10 +66,13 @@ void qk_prepare(const void* params, const StepRows& step, std::int64_t first, st
         const std::int64_t at = (static_cast<std::int64_t>(row) * p.n_kv_heads + kv_head) * p.head_dim;
         const std::int64_t base = layout.head_offset(p.cache, step.slots[row], kv_head);
         norm_and_rope(p, static_cast<const T*>(p.k) + at, p.k_norm, rope, head);
-        for (int d = 0; d < p.head_dim; ++d) {
-            static_cast<T*>(p.cache.keys)[base + layout.key(position, d)] = T(head[d]);
-            static_cast<T*>(p.cache.values)[base + layout.value(position, d)] = static_cast<const T*>(p.v)[at + d];
-        }
+        for (int d = 0; d < p.head_dim; ++d) static_cast<T*>(p.cache.keys)[base + layout.key(position, d)] = T(head[d]);
+        const T* value = static_cast<const T*>(p.v_from_k ? p.k : p.v) + at;
+        float squares = 0;
+        for (int d = 0; d < p.head_dim; ++d) squares += static_cast<float>(value[d]) * static_cast<float>(value[d]);
+        const float factor = p.v_norm ? 1.0f / std::sqrt(squares / static_cast<float>(p.head_dim) + p.eps) : 1.0f;
+        for (int d = 0; d < p.head_dim; ++d)
+            static_cast<T*>(p.cache.values)[base + layout.value(position, d)] = T(static_cast<float>(value[d]) * factor);
     }
 }
 

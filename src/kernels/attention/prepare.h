@@ -112,7 +112,7 @@ void qk_prepare(const void* params, const StepRows& step, std::int64_t first, st
         const bool query = which < p.n_heads;
         const int head = query ? which : which - p.n_heads;
         const std::int64_t at = (static_cast<std::int64_t>(row) * (query ? p.n_heads : p.n_kv_heads) + head) * dims;
-        const T* in = static_cast<const T*>(query ? p.q : p.k) + at;
+        const T* in = query ? static_cast<const T*>(p.q) + query_offset(p, row, head) : static_cast<const T*>(p.k) + at;
         const float* weight = query ? p.q_norm : p.k_norm;
         for (int d = 0; d < dims; d += kLanes) {
             const int n = dims - d < kLanes ? dims - d : kLanes;
@@ -135,7 +135,17 @@ void qk_prepare(const void* params, const StepRows& step, std::int64_t first, st
         const std::int64_t base = layout.head_offset(p.cache, step.slots[row], head);
         write_key(static_cast<T*>(p.cache.keys) + base + position / kBlock * layout.key_block, x, dims, layout.key_step,
                   position % kBlock);
-        write_value(static_cast<T*>(p.cache.values) + base, static_cast<const T*>(p.v) + at, dims, layout, position);
+        const T* value = static_cast<const T*>(p.v_from_k ? p.k : p.v) + at;
+        T* const normed_value = reinterpret_cast<T*>(x);   // the key is written: its place is free
+        if (p.v_norm) {
+            const F32 factor = set1(norm_factor(value, dims, p.eps));
+            for (int d = 0; d < dims; d += kLanes) {
+                const int n = dims - d < kLanes ? dims - d : kLanes;
+                store_first(normed_value + d, load_first(value + d, n) * factor, n);
+            }
+            value = normed_value;
+        }
+        write_value(static_cast<T*>(p.cache.values) + base, value, dims, layout, position);
     }
 }
 

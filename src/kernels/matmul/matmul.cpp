@@ -99,6 +99,8 @@ CpuKernel gemm_kernel(const MatmulParams& p, Isa isa) {
     return {gemm_names[static_cast<int>(isa)], f.gemm[type_slot(p.type)], gemm_items, 1, f.gemm_scratch(p)};
 }
 
+int pack_panel(Isa isa) { return functions_of(isa).gemm.panel; }
+
 std::size_t pack_bytes(const MatmulParams& p, Isa isa) { return functions_of(isa).gemm.packed_bytes(p); }
 
 bool same_packing(const Weight& a, const Weight& b, DType, Isa isa) {

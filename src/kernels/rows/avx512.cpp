@@ -8,6 +8,7 @@ const RowsFunctions rows_avx512 = {{embed<float>, embed<f16>, embed<bf16>},
                                {norm<float>, norm<f16>, norm<bf16>},
                                {add<float>, add<f16>, add<bf16>},
                                {act_mul<float>, act_mul<f16>, act_mul<bf16>},
+                               {scale<float>, scale<f16>, scale<bf16>},
                                arg_max};
 
 }  // namespace forge

@@ -10,6 +10,7 @@ struct RowsFunctions {
     CpuFn norm[3];
     CpuFn add[3];
     CpuFn act_mul[3];
+    CpuFn scale[3];
     CpuFn arg_max;
 };
 

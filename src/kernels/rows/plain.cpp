@@ -46,6 +46,13 @@ void norm(const void* params, const StepRows&, std::int64_t first, std::int64_t 
 }
 
 template <typename T>
+void scale(const void* params, const StepRows&, std::int64_t first, std::int64_t last, CpuWorker&) {
+    const auto& p = *static_cast<const ScaleParams*>(params);
+    for (std::int64_t i = first * p.width; i < last * p.width; ++i)
+        static_cast<T*>(p.y)[i] = T(static_cast<float>(static_cast<const T*>(p.x)[i]) * p.factor);
+}
+
+template <typename T>
 void add(const void* params, const StepRows&, std::int64_t first, std::int64_t last, CpuWorker&) {
     const auto& p = *static_cast<const AddParams*>(params);
     for (std::int64_t i = first * p.width; i < last * p.width; ++i)
@@ -63,9 +70,12 @@ float activate(ActKind act, float x) {
 template <typename T>
 void act_mul(const void* params, const StepRows&, std::int64_t first, std::int64_t last, CpuWorker&) {
     const auto& p = *static_cast<const ActMulParams*>(params);
-    for (std::int64_t i = first * p.width; i < last * p.width; ++i)
-        static_cast<T*>(p.y)[i] = T(round_to<T>(activate(p.act, static_cast<float>(static_cast<const T*>(p.gate)[i]))) *
-                                    static_cast<float>(static_cast<const T*>(p.up)[i]));
+    const std::int64_t stride = p.up_stride > 0 ? p.up_stride : p.width;
+    for (std::int64_t i = first; i < last; ++i)
+        for (std::int64_t c = 0; c < p.width; ++c)
+            static_cast<T*>(p.y)[i * p.width + c] =
+                T(round_to<T>(activate(p.act, static_cast<float>(static_cast<const T*>(p.gate)[i * p.width + c]))) *
+                  static_cast<float>(static_cast<const T*>(p.up)[i * stride + c]));
 }
 
 void arg_max(const void* params, const StepRows&, std::int64_t first, std::int64_t last, CpuWorker&) {
@@ -85,6 +95,7 @@ const RowsFunctions rows_plain = {{embed<float>, embed<f16>, embed<bf16>},
                                   {norm<float>, norm<f16>, norm<bf16>},
                                   {add<float>, add<f16>, add<bf16>},
                                   {act_mul<float>, act_mul<f16>, act_mul<bf16>},
+                                  {scale<float>, scale<f16>, scale<bf16>},
                                   arg_max};
 
 }  // namespace forge

@@ -76,6 +76,16 @@ void norm(const void* params, const StepRows&, std::int64_t first, std::int64_t 
 }
 
 template <typename T>
+void scale(const void* params, const StepRows&, std::int64_t first, std::int64_t last, CpuWorker&) {
+    const auto& p = *static_cast<const ScaleParams*>(params);
+    const std::int64_t from = first * p.width;
+    const T* x = static_cast<const T*>(p.x) + from;
+    T* y = static_cast<T*>(p.y) + from;
+    const F32 factor = set1(p.factor);
+    for_columns((last - first) * p.width, [&](std::int64_t c, int n) { store_some(y + c, load_some(x + c, n) * factor, n); });
+}
+
+template <typename T>
 void add(const void* params, const StepRows&, std::int64_t first, std::int64_t last, CpuWorker&) {
     const auto& p = *static_cast<const AddParams*>(params);
     const std::int64_t from = first * p.width;
@@ -98,12 +108,14 @@ void act_mul_range(const T* gate, const T* up, T* y, std::int64_t count) {
 template <typename T>
 void act_mul(const void* params, const StepRows&, std::int64_t first, std::int64_t last, CpuWorker&) {
     const auto& p = *static_cast<const ActMulParams*>(params);
-    const std::int64_t from = first * p.width, count = (last - first) * p.width;
-    const T* gate = static_cast<const T*>(p.gate) + from;
-    const T* up = static_cast<const T*>(p.up) + from;
-    T* y = static_cast<T*>(p.y) + from;
-    if (p.act == ActKind::silu) act_mul_range<T, ActKind::silu>(gate, up, y, count);
-    else act_mul_range<T, ActKind::gelu_tanh>(gate, up, y, count);
+    const std::int64_t stride = p.up_stride > 0 ? p.up_stride : p.width;
+    for (std::int64_t i = first; i < last; ++i) {
+        const T* gate = static_cast<const T*>(p.gate) + i * p.width;
+        const T* up = static_cast<const T*>(p.up) + i * stride;
+        T* y = static_cast<T*>(p.y) + i * p.width;
+        if (p.act == ActKind::silu) act_mul_range<T, ActKind::silu>(gate, up, y, p.width);
+        else act_mul_range<T, ActKind::gelu_tanh>(gate, up, y, p.width);
+    }
 }
 
 // Two passes: the largest value, then where it stands first. The second ends there.

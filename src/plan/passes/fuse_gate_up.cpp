@@ -6,7 +6,7 @@ namespace forge {
 void fuse_gate_up(Plan& plan) {
     for (Op& op : plan.ops) {
         const auto* act = std::get_if<ActMulOp>(&op.attributes);
-        if (!act || plan.uses(op.inputs[0]) != 1 || plan.uses(op.inputs[1]) != 1) continue;
+        if (!act || act->up_offset != 0 || plan.values[op.inputs[1]].cols != plan.values[op.output].cols || plan.uses(op.inputs[0]) != 1 || plan.uses(op.inputs[1]) != 1) continue;
         const int g = producer(plan, op.inputs[0]), u = producer(plan, op.inputs[1]);
         if (g < 0 || u < 0) continue;
         const auto* gate = std::get_if<MatmulOp>(&plan.ops[g].attributes);

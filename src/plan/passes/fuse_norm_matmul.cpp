@@ -8,7 +8,7 @@ namespace forge {
 void fuse_norm_matmul(Plan& plan) {
     for (std::size_t n = 0; n < plan.ops.size(); ++n) {
         const auto* norm = std::get_if<NormOp>(&plan.ops[n].attributes);
-        if (!norm || plan.ops[n].inputs.size() != 1) continue;
+        if (!norm || plan.ops[n].inputs.size() != 1 || norm->groups != 1 || norm->weight < 0) continue;
         const ValueId value = plan.ops[n].output;
         bool all = plan.uses(value) > 0 && value != plan.logits;
         for (const Op& op : plan.ops) {

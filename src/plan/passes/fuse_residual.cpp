@@ -15,6 +15,10 @@ int fusable_input(const Plan& plan, const Op& add) {
         if constexpr (std::is_same_v<T, MatmulOp>) {
             if (std::get<MatmulOp>(plan.ops[p].attributes).epilogue != MatmulEpilogue::none) continue;
         }
+        if constexpr (std::is_same_v<T, NormOp>) {
+            const NormOp& norm = std::get<NormOp>(plan.ops[p].attributes);
+            if (norm.groups != 1 || norm.weight < 0) continue;
+        }
         if (plan.ops[p].inputs.size() != 1) continue;
         return i;
     }

@@ -6,9 +6,12 @@
 namespace forge {
 namespace {
 
+template <typename... Kinds>
+bool is_any(const Op& op) { return (std::holds_alternative<Kinds>(op.attributes) || ...); }
+
+// A row of the output depends on the same row of the inputs and on nothing else.
 bool row_wise(const Op& op) {
-    return std::holds_alternative<NormOp>(op.attributes) || std::holds_alternative<MatmulOp>(op.attributes) ||
-           std::holds_alternative<AddOp>(op.attributes) || std::holds_alternative<ActMulOp>(op.attributes);
+    return is_any<NormOp, MatmulOp, AddOp, ActMulOp, ScaleOp, HeadGateOp, GatedNormOp, RouteOp, ExpertMatmulOp, CombineOp>(op);
 }
 
 // Readers of a value that are not take_rows.

@@ -15,6 +15,8 @@ struct LowerTarget {
     std::function<std::uint64_t(WeightId, int rows)> packed_bytes;
     std::function<bool(WeightId, WeightId)> same_packing;
     std::function<std::uint64_t(int rows, int heads, int head_dim)> attention_partial_bytes;
+    std::function<std::uint64_t(WeightId, int experts, int per_token, int rows)> expert_packed_bytes = {};
+    std::function<std::uint64_t(int experts, int per_token, int rows)> group_bytes = {};
 };
 
 struct LowerOptions {

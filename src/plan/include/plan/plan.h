@@ -31,8 +31,9 @@ struct Value {
 struct EmbedOp { WeightId table; float scale; };
 // cos and sin of the rows' positions: [rows, 2 * pairs] f32
 struct RopeTableOp { int rope; };
-// y = norm(x), or residual + norm(x) when the op has a second input
-struct NormOp { WeightId weight; NormSpec norm; };
+// y = norm(x), or residual + norm(x) when the op has a second input. A row is `groups` vectors
+// that are normed apart with one weight; weight -1 = none.
+struct NormOp { WeightId weight; NormSpec norm; int groups = 1; };
 enum class MatmulEpilogue : std::uint8_t { none, add, act_mul };
 // y = epilogue(W norm(x) + bias). Inputs: x, then the residual for `add`.
 struct MatmulOp {
@@ -51,12 +52,34 @@ struct AddOp {};
 struct QkPrepareOp { AttentionSpec attention; NormSpec norm; WeightId q_norm, k_norm; bool writes_cache; };
 // Input q; reads the cache of attention.kv_layer.
 struct AttentionOp { AttentionSpec attention; };
-// y = act(gate) * up
-struct ActMulOp { Activation activation; };
+// y = act(gate) * up[:, up_offset ...] (up may be wider than gate)
+struct ActMulOp { Activation activation; std::int64_t up_offset = 0; };
 // Rows whose logits are wanted.
 struct TakeRowsOp {};
+// y = r(x * factor), or times a scalar weight when there is one
+struct ScaleOp { WeightId weight; float factor; };
+// Inputs attention output and the projection with queries and gates: y = x * sigmoid(gate), head by head.
+struct HeadGateOp { int n_heads, head_dim; };
+// Causal convolution and SiLU over the q, k, v channels; reads and writes the layer's state.
+struct ConvOp { WeightId weight; DeltaSpec delta; int state_layer; };
+// Inputs c, b, a. The delta rule; reads and writes the layer's state.
+struct DeltaOp { DeltaSpec delta; WeightId a_log, dt_bias; int state_layer; };
+// Inputs o, z. Norm per value head, times silu(z).
+struct GatedNormOp { WeightId weight; float eps; int heads; };
+// Input router logits; output [rows, 2 * per_token] words: expert ids, then weights as f32.
+struct RouteOp { MoeSpec moe; WeightId expert_scale; float logit_scale; };
+// Inputs x and the route. One projection of the chosen experts: [rows, per_token * width].
+struct ExpertMatmulOp {
+    WeightId weight, weight2 = -1;           // of expert 0; the others follow
+    int experts, per_token;
+    bool per_choice;                         // x has a row per choice (down), else one for all (gate and up)
+    Activation activation = Activation::silu;
+};
+// Inputs the choices' outputs, the route and, with a shared expert, its output and gate.
+struct CombineOp { int per_token, experts; };
 
-using OpAttributes = std::variant<EmbedOp, RopeTableOp, NormOp, MatmulOp, AddOp, QkPrepareOp, AttentionOp, ActMulOp, TakeRowsOp>;
+using OpAttributes = std::variant<EmbedOp, RopeTableOp, NormOp, MatmulOp, AddOp, QkPrepareOp, AttentionOp, ActMulOp, TakeRowsOp,
+                                  ScaleOp, HeadGateOp, ConvOp, DeltaOp, GatedNormOp, RouteOp, ExpertMatmulOp, CombineOp>;
 
 struct Op {
     OpAttributes attributes;

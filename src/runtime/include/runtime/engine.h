@@ -56,7 +56,14 @@ class Engine {
     std::string print_plan(bool fused = true) const;
     std::string print_program(int rows) const;
 
-    // A sequence's cache in plain order, for saving: all layers' keys and values of positions [0, length).
+    // Recurrent states of a slot (hybrid models; 0 bytes otherwise). They cannot be rolled back:
+    // whoever may need an earlier one keeps a copy.
+    std::size_t state_bytes() const;
+    void read_state(int slot, std::byte* out) const;
+    void write_state(int slot, const std::byte* in);
+
+    // A sequence's cache in plain order, for saving: all layers' keys and values of positions [0, length),
+    // then the recurrent states.
     std::vector<std::byte> save_cache(int slot, int length) const;
     void load_cache(int slot, int length, std::span<const std::byte> bytes);
 

@@ -28,6 +28,11 @@ class Cache {
     // One head's vector at a position, as the activation type, for saving and restoring.
     virtual void read(int layer, bool values, int slot, int head, int position, void* out) const = 0;
     virtual void write(int layer, bool values, int slot, int head, int position, const void* in) = 0;
+    // All recurrent states of a slot (convolution inputs as the activation type, delta states as f32);
+    // a state cannot be rolled back, so sessions keep snapshots.
+    virtual std::size_t state_bytes() const = 0;
+    virtual void read_state(int slot, std::byte* out) const = 0;
+    virtual void write_state(int slot, const std::byte* in) = 0;
 };
 
 struct LaunchTime { std::size_t launch; double seconds; };
@@ -58,6 +63,8 @@ class Backend {
     virtual std::uint64_t packed_bytes(const Weight& weight, int rows, DType type) const = 0;   // gemm input, packed
     virtual bool same_packing(const Weight& a, const Weight& b, DType type) const = 0;
     virtual std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity, DType type) const = 0;
+    virtual std::uint64_t expert_packed_bytes(const Weight& weight, int experts, int per_token, int rows, DType type) const = 0;
+    virtual std::uint64_t group_bytes(int experts, int per_token, int rows) const = 0;
 };
 
 }  // namespace forge

@@ -17,6 +17,7 @@ enum class Space : std::uint8_t {
     table,    // a constant float array of the program; index = which
     keys,     // a layer's key cache; index = layer
     values,   // a layer's value cache
+    conv_state, delta_state,  // a layer's recurrent state
 };
 
 struct BufferRef {
@@ -54,8 +55,14 @@ struct Launch {
     std::int64_t integer(std::string_view constant) const { return static_cast<std::int64_t>(number(constant)); }
 };
 
-// One layer's key/value cache.
-struct CacheLayer { int n_kv_heads = 0, head_dim = 0; };   // 0 heads: the layer has none of its own
+// What one layer keeps from step to step: keys and values of every position (0 heads: none of its
+// own), or the recurrent state of a gated-delta layer (0 value heads: none).
+struct CacheLayer {
+    int n_kv_heads = 0, head_dim = 0;
+    int n_v_heads = 0, n_k_heads = 0, k_dim = 0, v_dim = 0, conv_kernel = 0;
+    bool recurrent() const { return n_v_heads > 0; }
+    int conv_channels() const { return 2 * n_k_heads * k_dim + n_v_heads * v_dim; }
+};
 
 struct Program {
     DType type = DType::bf16;               // activations and cache

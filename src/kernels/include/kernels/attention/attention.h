@@ -50,6 +50,9 @@ struct QkPrepareParams {
     float eps = 0;
     const float* rope = nullptr;              // table [m][2 * rope_half]
     int rope_half = 0;                        // pairs (i, i + half); later dims pass through
+    bool q_gated = false;                     // q is [m, n_heads * 2 * head_dim]: query, gate, query, gate, ...
+    bool v_norm = false;                      // values = norm(v) over head_dim without a weight (one rounding)
+    bool v_from_k = false;                    // v is null: values are made of the raw k
     KvCache cache;
 };
 // q = rope(norm(q)); keys[slot][position] = rope(norm(k)); values = v.

@@ -14,6 +14,7 @@ namespace forge {
 struct RouteParams {
     DType type = DType::bf16;
     const void* logits = nullptr;     // [m, experts] of T
+    float logit_scale = 1;            // multiplies the logits in f32
     int experts = 0, k = 0;
     bool normalise = true;            // weights divided by their sum
     bool round_weights = true;        // to T (softmax routers); Gemma 4 keeps f32
@@ -23,22 +24,30 @@ struct RouteParams {
 // p = softmax over all experts in f32; the k largest (the lower id of equals). Items: rows.
 CpuKernel route_kernel(const RouteParams& params, Isa isa);
 
-// Rows grouped by expert for the matrix kernels: histogram, prefix sum, scatter. Every expert's rows
-// are padded to whole panels of `panel` rows.
+// Pairs (a row and one of its choices: row * k + choice) sorted by expert, for the matrix kernels:
+// histogram, prefix sum, scatter. Pairs of one expert keep the order of rows.
+struct GroupTable {
+    // starts[e]: first place of expert e; panel_starts[e]: its first panel of `panel` rows, every expert
+    // beginning a new one. pair_of[place], place_of[pair].
+    std::int32_t *starts, *panel_starts, *pair_of, *place_of;
+    GroupTable(std::int32_t* memory, int experts, int pairs)
+        : starts(memory), panel_starts(memory + experts + 1), pair_of(memory + 2 * (experts + 1)), place_of(pair_of + pairs) {}
+};
 struct GroupParams {
     const std::uint32_t* route = nullptr;
     int experts = 0, k = 0, panel = 16, max_rows = 1;
-    // [experts + 1] first panel of each expert, then [max_panels * panel] pair index (row * k + choice) or -1 for padding.
     std::int32_t* table = nullptr;
 };
 CpuKernel group_kernel(const GroupParams& params, Isa isa);   // one item
-std::size_t group_bytes(int experts, int k, int panel, int max_rows);
+std::size_t group_bytes(int experts, int k, int max_rows);
 
 // One projection of the chosen experts.
 //   act_mul: y[pair] = r(r(act(r(W x))) * r(W2 x)), x row = pair / k      (gate and up)
 //   none:    y[pair] = r(W x[pair])                                       (down: one input row a pair)
+// With a group table (M > 8) pairs stand in its order, in y and in x_per_pair inputs alike.
 struct ExpertMatmulParams {
     DType type = DType::bf16;
+    Isa isa = Isa::plain;
     const Weight* w = nullptr;        // [experts]
     const Weight* w2 = nullptr;       // [experts], act_mul only
     int experts = 0, k = 0;
@@ -52,6 +61,7 @@ struct ExpertMatmulParams {
     void* packed = nullptr;           // M > 8
     int max_rows = 1;
 };
+// The products are those of kernels/matmul, expert by expert.
 // M <= 8: reads only the chosen experts' bytes; a row's bits do not depend on the others.
 CpuKernel expert_matvec_kernel(const ExpertMatmulParams& params, Isa isa);
 // M > 8: panels of gathered rows, then a product per expert with the same tiles as gemm.
@@ -64,7 +74,9 @@ int expert_panel(Isa isa);            // rows of a panel
 // y = r(that + r(r(sigmoid(shared_gate)) * shared)). Items: rows.
 struct CombineParams {
     DType type = DType::bf16;
-    const void* x = nullptr;          // [m * k, width]
+    const void* x = nullptr;          // [m * k, width], in the order of `table` when there is one
+    const std::int32_t* table = nullptr;
+    int experts = 0, max_rows = 1;    // of the table
     const std::uint32_t* route = nullptr;
     int k = 0, width = 0;
     const void* shared = nullptr;     // [m, width] or null

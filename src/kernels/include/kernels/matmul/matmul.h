@@ -51,6 +51,8 @@ CpuKernel matvec_kernel(const MatmulParams& params, Isa isa);
 CpuKernel pack_kernel(const MatmulParams& params, Isa isa);
 CpuKernel gemm_kernel(const MatmulParams& params, Isa isa);
 std::size_t pack_bytes(const MatmulParams& params, Isa isa);
+// Rows of a panel: packed rows are whole panels, each pack_bytes() of that many rows long.
+int pack_panel(Isa isa);
 
 // True when matmuls over these two weights can read the same packed rows.
 bool same_packing(const Weight& a, const Weight& b, DType type, Isa isa);

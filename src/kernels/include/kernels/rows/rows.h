@@ -19,10 +19,11 @@ CpuKernel embed_kernel(const EmbedParams& params, Isa isa);
 struct NormParams {
     DType type = DType::bf16;
     const void* x = nullptr;                  // [m, width]
-    const float* weight = nullptr;            // [width]
+    const float* weight = nullptr;            // [width]; null: ones
     NormFormula norm = NormFormula::two_rounding;
     float eps = 0;
     int width = 0;
+    int groups = 1;                           // vectors of `width` a row, normed apart with one weight
     const void* residual = nullptr;           // not null: y = r(residual + norm(x)) (norm then add, fused)
     void* y = nullptr;                        // [m, width]; may be x or residual
     bool output_rows = false;                 // rows are StepRows::outputs
@@ -46,9 +47,20 @@ struct ActMulParams {
     const void* up = nullptr;
     void* y = nullptr;
     int width = 0;
+    int up_stride = 0;                        // elements from one row of `up` to the next; 0 = width
     ActKind act = ActKind::silu;
 };
 CpuKernel act_mul_kernel(const ActMulParams& params, Isa isa);
+
+// y = r(x * factor), factor as f32 (not rounded to T), or of a scalar weight. Items: rows.
+struct ScaleParams {
+    DType type = DType::bf16;
+    const void* x = nullptr;
+    void* y = nullptr;                        // may be x
+    int width = 0;
+    float factor = 1;
+};
+CpuKernel scale_kernel(const ScaleParams& params, Isa isa);
 
 // y[i] = x[output_rows[i]]
 struct TakeRowsParams {

@@ -1,0 +1,49 @@
+// What a slot's cache holds, and how far it can go back. Keys and values are
+// rolled back by length; recurrent states only to snapshots, which are taken
+// at chunk borders and shortly before a prompt's end, within a byte budget,
+// the least recently used leaving first.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/engine.h"
+
+namespace forge {
+
+class Timeline {
+  public:
+    Timeline(std::shared_ptr<Engine> engine, int slot, std::size_t snapshot_budget = 512u << 20);
+
+    const std::vector<std::int32_t>& tokens() const { return tokens_; }
+
+    // How many leading tokens of `wanted` could be kept (always fewer than all of them).
+    std::size_t reusable(std::span<const std::int32_t> wanted) const;
+    // Rolls back so that exactly reusable(wanted) tokens stay; returns that number.
+    std::size_t rewind(std::span<const std::int32_t> wanted);
+    // After the engine computed these tokens in the slot.
+    void advance(std::span<const std::int32_t> computed);
+    // Remembers the state after the tokens so far (nothing to do without recurrent layers).
+    void snapshot();
+    void clear();
+
+    // Where a step from `first` towards `total` prompt tokens must end: chunks end at multiples of the
+    // chunk size, and hybrids stop one token before the prompt's end, for the snapshot there.
+    int step_end(int first, int total) const;
+    bool recurrent() const { return state_bytes_ > 0; }
+
+  private:
+    struct Snapshot { std::size_t length; std::uint64_t use; std::vector<std::byte> state; };
+    std::size_t snapshot_before(std::size_t length) const;   // index, or snapshots_.size()
+
+    std::shared_ptr<Engine> engine_;
+    int slot_;
+    std::size_t budget_, state_bytes_;
+    std::vector<std::int32_t> tokens_;
+    std::vector<Snapshot> snapshots_;
+    mutable std::uint64_t uses_ = 0;
+};
+
+}  // namespace forge

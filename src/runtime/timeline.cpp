@@ -1,0 +1,72 @@
+#include "runtime/timeline.h"
+
+#include <algorithm>
+
+namespace forge {
+
+Timeline::Timeline(std::shared_ptr<Engine> engine, int slot, std::size_t snapshot_budget)
+    : engine_(std::move(engine)), slot_(slot), budget_(snapshot_budget), state_bytes_(engine_->state_bytes()) {
+    tokens_.reserve(static_cast<std::size_t>(engine_->options().ctx));
+}
+
+std::size_t Timeline::snapshot_before(std::size_t length) const {
+    std::size_t best = snapshots_.size();
+    for (std::size_t i = 0; i < snapshots_.size(); ++i)
+        if (snapshots_[i].length <= length && (best == snapshots_.size() || snapshots_[i].length > snapshots_[best].length)) best = i;
+    return best;
+}
+
+std::size_t Timeline::reusable(std::span<const std::int32_t> wanted) const {
+    const auto split = std::mismatch(wanted.begin(), wanted.end(), tokens_.begin(), tokens_.end());
+    const std::size_t common = std::min(static_cast<std::size_t>(split.first - wanted.begin()), wanted.empty() ? 0 : wanted.size() - 1);
+    if (!recurrent() || common == tokens_.size()) return common;
+    const std::size_t i = snapshot_before(common);
+    return i == snapshots_.size() ? 0 : snapshots_[i].length;
+}
+
+std::size_t Timeline::rewind(std::span<const std::int32_t> wanted) {
+    const std::size_t kept = reusable(wanted);
+    if (kept == tokens_.size()) return kept;
+    if (recurrent() && kept > 0) {
+        Snapshot& snapshot = snapshots_[snapshot_before(kept)];
+        engine_->write_state(slot_, snapshot.state.data());
+        snapshot.use = ++uses_;
+    }
+    // Later snapshots belong to a timeline that is gone. (A row at position 0 starts from a zero state.)
+    std::erase_if(snapshots_, [&](const Snapshot& s) { return s.length > kept; });
+    tokens_.resize(kept);
+    return kept;
+}
+
+void Timeline::advance(std::span<const std::int32_t> computed) { tokens_.insert(tokens_.end(), computed.begin(), computed.end()); }
+
+void Timeline::snapshot() {
+    if (!recurrent() || tokens_.empty()) return;
+    for (Snapshot& s : snapshots_) {
+        if (s.length != tokens_.size()) continue;
+        s.use = ++uses_;
+        return;
+    }
+    Snapshot made{tokens_.size(), ++uses_, {}};
+    if ((snapshots_.size() + 1) * state_bytes_ > budget_ && !snapshots_.empty()) {
+        auto oldest = std::min_element(snapshots_.begin(), snapshots_.end(), [](auto& a, auto& b) { return a.use < b.use; });
+        made.state = std::move(oldest->state);
+        snapshots_.erase(oldest);
+    }
+    made.state.resize(state_bytes_);
+    engine_->read_state(slot_, made.state.data());
+    snapshots_.push_back(std::move(made));
+}
+
+void Timeline::clear() {
+    tokens_.clear();
+    snapshots_.clear();
+}
+
+int Timeline::step_end(int first, int total) const {
+    const int chunk = engine_->options().chunk;
+    const int end = std::min(total, (first / chunk + 1) * chunk);
+    return recurrent() && end == total && first < total - 1 ? total - 1 : end;
+}
+
+}  // namespace forge
