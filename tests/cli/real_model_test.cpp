@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/paths.h"
 #include "run_forge.h"
@@ -43,11 +46,29 @@ TEST(RealModels, SmolLM2PredictsPlainTextWell) {
     EXPECT_LT(nlohmann::json::parse(r.out)["ppl"].get<double>(), 20);
 }
 
-TEST(RealModels, Gemma3ContinuesAText) {
+// The three largest logits after each token of "<bos>The capital of France is", computed by transformers
+// 5.24 in float32 on the dequantised weights.
+TEST(RealModels, Gemma3ComputesTheReferencesLogits) {
     NEED_MODEL(model, "gemma3-270m-q4_k_m");
-    const auto r = run_forge({"run", model, "--raw", "--temp", "0", "-n", "12", "The capital of France is"}, {.timeout_seconds = 300});
-    EXPECT_EQ(r.status, 0) << r.err;
-    EXPECT_THAT(r.out, HasSubstr("Paris"));
+    struct Candidate { std::size_t id; float logit; };
+    const std::vector<std::vector<Candidate>> expected{
+        {{184, 14.522f}, {198, 14.366f}, {255999, 14.204f}}, {{236743, 20.302f}, {1171, 18.651f}, {861, 18.040f}},
+        {{529, 22.353f}, {3207, 21.589f}, {563, 20.829f}},   {{506, 20.574f}, {496, 17.294f}, {4257, 17.265f}},
+        {{236764, 20.414f}, {563, 20.283f}, {815, 19.503f}}, {{506, 19.091f}, {496, 18.548f}, {9079, 18.269f}}};
+    constexpr std::size_t vocab = 262144;
+    const std::string out = write_temporary("gemma.f32", "");
+    const auto r = run_forge({"eval", model, "-f", "-", "--dtype", "f32", "--logits", out},
+                             {.input = "The capital of France is", .timeout_seconds = 300});
+    ASSERT_EQ(r.status, 0) << r.err;
+    std::vector<float> logits(expected.size() * vocab);
+    std::ifstream file(out, std::ios::binary);
+    file.read(reinterpret_cast<char*>(logits.data()), static_cast<std::streamsize>(logits.size() * 4));
+    ASSERT_EQ(file.gcount(), static_cast<std::streamsize>(logits.size() * 4));
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        const std::span<const float> row(logits.data() + i * vocab, vocab);
+        EXPECT_EQ(static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin()), expected[i][0].id);
+        for (const Candidate& c : expected[i]) EXPECT_NEAR(row[c.id], c.logit, 2e-3) << "position " << i;
+    }
 }
 
 TEST(RealModels, TokensComeBackAsText) {
