@@ -1,5 +1,7 @@
 #include "chat/template.h"
 
+#include <nlohmann/json.hpp>
+
 #include "jinja/ast.h"
 #include "jinja/evaluator.h"
 #include "jinja/json.h"

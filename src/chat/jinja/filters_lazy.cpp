@@ -11,9 +11,15 @@ int depth_of(const Value& input, const Arguments& arguments) {
     return depth + 1;
 }
 
+// For none, 0 and other false inputs, which need not be sequences then.
+Value nothing(Evaluator& ev) {
+    return make_generator(ev.heap(), 1, [](Value&) { return false; });
+}
+
 // select, reject and the ...attr forms, which test an attribute of the item.
 Value select_or_reject(Evaluator& ev, std::string_view name, const Value& input, Arguments& arguments,
                        bool wanted, bool by_attribute) {
+    if (!truthy(input)) return nothing(ev);
     const int depth = depth_of(input, arguments);
     Value attribute;
     Arguments rest = arguments;
@@ -44,6 +50,7 @@ Value select_or_reject(Evaluator& ev, std::string_view name, const Value& input,
 }  // namespace
 
 Value map(Evaluator& ev, const Value& input, Arguments& arguments) {
+    if (!truthy(input)) return nothing(ev);
     const int depth = depth_of(input, arguments);
     if (arguments.positional.empty()) {
         const auto a = bind(ev, "map", arguments, {"attribute", "default"}, 1);

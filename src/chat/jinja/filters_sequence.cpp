@@ -102,11 +102,10 @@ Value join(Evaluator& ev, const Value& input, Arguments& arguments) {
 Value reverse(Evaluator& ev, const Value& input, Arguments& arguments) {
     bind(ev, "reverse", arguments, {});
     if (input.is_string()) {
-        const Value none, step = Value::integer(-1);
+        const Value none = Value::none(), step = Value::integer(-1);
         return ev.slice(input, &none, &none, &step);
     }
-    ev.need_defined(input);
-    if (input.is(Kind::generator)) {
+    if (input.is(Kind::generator) || input.is_undefined()) {
         Values items = ev.collect(input);
         std::reverse(items.begin(), items.end());
         return make_list(ev.heap(), std::move(items), false);

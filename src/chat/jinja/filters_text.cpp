@@ -125,7 +125,8 @@ Value indent(Evaluator& ev, const Value& input, Arguments& arguments) {
     Arguments none;
     // The added line end makes a final one a line of its own.
     const Value all = ev.string(text + "\n");
-    for (const Value& line : find_method(ev, all, "splitlines")(ev, all, none).list().items) {
+    const Value lines_of_text = find_method(ev, all, "splitlines")(ev, all, none);
+    for (const Value& line : lines_of_text.list().items) {
         if (!first_line) {
             out += '\n';
             if (blank || !line.text().empty()) out += prefix;
@@ -150,13 +151,14 @@ Value truncate(Evaluator& ev, const Value& input, Arguments& arguments) {
     const bool kill_words = b[1] && truthy(*b[1]);
     const std::string end = b[2] ? to_string_argument(ev, "truncate", *b[2]) : "...";
     const std::int64_t leeway = b[3] && !b[3]->is_none() ? to_index(ev, "truncate", *b[3]) : 5;
-    const std::string& text = to_string_argument(ev, "truncate", input);
     const auto end_length = static_cast<std::int64_t>(code_point_count(end));
     if (length < end_length)
         ev.fail("'truncate' needs a length of at least {}, that of its end text", end_length);
     if (leeway < 0) ev.fail("'truncate' needs a leeway of at least 0");
+    // What has a length may pass as it is; only strings can be cut.
+    if (ev.length(input) - length <= leeway) return input;
+    const std::string& text = to_string_argument(ev, "truncate", input);
     ev.heap().work(text.size());
-    if (static_cast<std::int64_t>(code_point_count(text)) <= length + leeway) return input;
     std::string out = text.substr(0, code_point_offset(text, static_cast<std::size_t>(length - end_length)));
     if (!kill_words) {
         const std::size_t space = out.rfind(' ');

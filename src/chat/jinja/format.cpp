@@ -225,7 +225,6 @@ std::string percent_format(Evaluator& ev, const std::string& format, const Value
         if (i >= format.size()) ev.fail("a format ends inside a place for a value");
         const char type = format[i++];
         const Value& value = named ? *named : next_argument();
-        ev.need_defined(value);
         if (type == 's' || type == 'r') {
             std::string text;
             if (type == 's')
@@ -237,6 +236,7 @@ std::string percent_format(Evaluator& ev, const std::string& format, const Value
             if (spec.align == '=') spec.align = '>', spec.fill = " ";
             out += pad(std::move(text), "", spec, '>');
         } else if (std::string_view("diuxXofFeEgG").find(type) != std::string_view::npos) {
+            ev.need_defined(value);
             if (!value.is_number())
                 ev.fail("the format '%{}' needs a number, but it is given {}", type,
                         indefinite_type_name(value));
@@ -248,7 +248,10 @@ std::string percent_format(Evaluator& ev, const std::string& format, const Value
         ev.heap().step();
         ev.check_size(out.size());
     }
-    if (is_tuple && used < available)
+    // A dict, list or undefined value may stay unused.
+    const bool may_stay = arguments.is(Kind::dict) || arguments.is(Kind::list) || arguments.is(Kind::range) ||
+                          arguments.is_undefined();
+    if (used < available && !may_stay)
         ev.fail("a format has {} places, but is given {} values", used, available);
     return out;
 }

@@ -2,7 +2,7 @@
 // and 1.0, -0.0, and integers of any size.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>

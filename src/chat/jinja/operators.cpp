@@ -35,7 +35,6 @@ Value Evaluator::binary(std::string_view op, const Value& a, const Value& b) {
     }
     if (op == "**") return power(a, b);
     if (op == "%" && a.is_string()) {
-        need_defined(b);
         return string(percent_format(*this, a.text(), b), a.safe());
     }
     return divide(op, a, b);

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -71,6 +71,7 @@ class ChatTemplate {
     std::string render_json_text(std::string_view inputs, const RenderOptions& options = {}) const;
 
     const std::string& source() const;
+    const jinja::Template& parsed() const { return *parsed_; }  // for this room
 
   private:
     explicit ChatTemplate(std::shared_ptr<const jinja::Template> parsed) : parsed_(std::move(parsed)) {}
