@@ -181,6 +181,10 @@ void attend_run(const AttentionParams& p, const Lines& lines, const CacheLayout&
         }
     }
 
+    if constexpr (Spread) {  // values begin to arrive while probabilities are made
+        const auto* at = reinterpret_cast<const char*>(values + run_begin / D::unit * layout.value_step(0));
+        for (std::ptrdiff_t b = 0; b < kValuesAhead; b += 64) prefetch(at + b);
+    }
     for (int line = 0; line < lines.count; line += kTileRows) {
         const int rows = std::min(kTileRows, lines.count - line);
         int tile_begin, tile_end;

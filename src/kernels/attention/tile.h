@@ -68,8 +68,9 @@ inline constexpr int kTileRows = 6, kTileBlocks = 4;
 inline constexpr int kTileRows = 4, kTileBlocks = 1;
 #endif
 
-// How far ahead of its loads decode asks for the cache, which comes from memory.
-inline constexpr int kDecodeAhead = 2048;
+// How far ahead of its loads decode asks for the cache, which comes from memory, and
+// how many bytes of values while it makes probabilities of the scores.
+inline constexpr int kDecodeAhead = 2048, kValuesAhead = 8192;
 
 template <typename D, typename T>
 struct TileArgs {
