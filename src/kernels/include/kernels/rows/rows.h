@@ -23,10 +23,10 @@ struct NormParams {
     NormFormula norm = NormFormula::two_rounding;
     float eps = 0;
     int width = 0;
-    int groups = 1;                           // vectors of `width` a row, normed apart with one weight
     const void* residual = nullptr;           // not null: y = r(residual + norm(x)) (norm then add, fused)
     void* y = nullptr;                        // [m, width]; may be x or residual
     bool output_rows = false;                 // rows are StepRows::outputs
+    int groups = 1;                           // vectors of `width` a row, normed apart with one weight
 };
 CpuKernel norm_kernel(const NormParams& params, Isa isa);
 
@@ -47,8 +47,8 @@ struct ActMulParams {
     const void* up = nullptr;
     void* y = nullptr;
     int width = 0;
-    int up_stride = 0;                        // elements from one row of `up` to the next; 0 = width
     ActKind act = ActKind::silu;
+    int up_stride = 0;                        // elements from one row of `up` to the next; 0 = width
 };
 CpuKernel act_mul_kernel(const ActMulParams& params, Isa isa);
 
