@@ -61,9 +61,9 @@ TEST_P(TinyModel, GivesTheReferenceLogits) {
         largest = std::max<double>(largest, std::abs(reference.logits[i]));
         difference = std::max(difference, std::abs(logits[i] - reference.logits[i]));
     }
-    // The reference ran in f32 and is off by up to 1e-5 itself. A setting read wrongly
-    // moves the logits by at least 2e-2 (docs/references.md).
-    EXPECT_LT(difference / largest, 3e-5);
+    // The reference ran in f32; what it is held to is docs/references.md's bound. Most are within
+    // 1e-5, and a setting read wrongly moves the logits by at least 2e-2.
+    EXPECT_LT(difference / largest, 1e-4);
     RecordProperty("relative_difference", fmt::format("{:.2g}", difference / largest));
 }
 
