@@ -27,9 +27,13 @@ struct MergeScratch {
         std::int32_t id;
     };
     std::vector<Symbol> symbols;
-    std::vector<Candidate> heap;
+    // Candidates in order, taken from the front, and a heap of those that came
+    // since. In a run of one letter all new pairs rank behind the sorted ones, so
+    // the heap only grows at its end and becomes the next sorted list as it is:
+    // linear time where a heap alone would sift a million times.
+    std::vector<Candidate> sorted, heap;
 
-    void start() { symbols.clear(), heap.clear(); }
+    void start() { symbols.clear(), sorted.clear(), heap.clear(); }
     void push_symbol(std::int32_t id, std::uint32_t begin, std::uint32_t length) {
         auto index = static_cast<std::int32_t>(symbols.size());
         if (index) symbols.back().next = index;
@@ -54,18 +58,33 @@ void run_merges(MergeScratch& s, const Find& find) {
                          m->id};
     };
     for (std::size_t i = 0; i + 1 < symbols.size(); ++i)
-        if (auto c = candidate(static_cast<std::int32_t>(i))) s.heap.push_back(*c);
-    std::make_heap(s.heap.begin(), s.heap.end(), later);
+        if (auto c = candidate(static_cast<std::int32_t>(i))) s.sorted.push_back(*c);
+    auto earlier = [](const Candidate& a, const Candidate& b) { return a.key < b.key; };
+    std::sort(s.sorted.begin(), s.sorted.end(), earlier);
     auto push = [&](std::int32_t left) {
         if (auto c = candidate(left)) {
             s.heap.push_back(*c);
             std::push_heap(s.heap.begin(), s.heap.end(), later);
         }
     };
-    while (!s.heap.empty()) {
-        std::pop_heap(s.heap.begin(), s.heap.end(), later);
-        Candidate top = s.heap.back();
-        s.heap.pop_back();
+    std::size_t front = 0;
+    while (true) {
+        if (front == s.sorted.size()) {
+            if (s.heap.empty()) break;
+            s.sorted.swap(s.heap);
+            s.heap.clear();
+            if (!std::is_sorted(s.sorted.begin(), s.sorted.end(), earlier))
+                std::sort(s.sorted.begin(), s.sorted.end(), earlier);
+            front = 0;
+        }
+        Candidate top;
+        if (!s.heap.empty() && s.heap.front().key < s.sorted[front].key) {
+            std::pop_heap(s.heap.begin(), s.heap.end(), later);
+            top = s.heap.back();
+            s.heap.pop_back();
+        } else {
+            top = s.sorted[front++];
+        }
         auto left = static_cast<std::int32_t>(top.key & 0xFFFFFFFF);
         Symbol& a = symbols[static_cast<std::size_t>(left)];
         if (a.length == 0 || a.next < 0) continue;

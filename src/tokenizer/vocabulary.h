@@ -15,7 +15,7 @@ namespace forge {
 class Vocabulary {
   public:
     // Files that name larger ids are refused: the tables are indexed by id.
-    static constexpr std::int64_t kMaxId = (1 << 22) - 1;
+    static constexpr std::int64_t kMaxId = (1 << 20) - 1;
 
     // A later set() of the same id replaces the text and kind.
     void set(std::int32_t id, std::string_view text, TokenKind kind);
