@@ -170,6 +170,77 @@ TEST(QkPrepareTest, NormRopeAndCacheWrite) {
             }
 }
 
+// A gated projection holds query and gate side by side: only queries are read.
+TEST(QkPrepareTest, QueriesBesideGates) {
+    const Rows rows = Rows().add(0, 3, 2);
+    for (const Isa isa : isas())
+        for (const DType type : types()) {
+            const std::size_t d = 24, heads = 3;
+            const std::vector<float> q = normal(2 * heads * d, type, 1), weight = normal(d, type, 2);
+            Array plain(type, q), gated(type, 2 * q.size()), first(type, q.size()), second(type, q.size());
+            for (std::size_t i = 0; i < q.size(); ++i) gated.set(i / d * 2 * d + i % d, q[i]);  // gates stay NaN
+            QkPrepareParams p;
+            p.type = type;
+            p.n_heads = static_cast<int>(heads);
+            p.n_kv_heads = 1;
+            p.head_dim = static_cast<int>(d);
+            p.q = plain.data();
+            p.q_out = first.data();
+            p.q_norm = weight.data();
+            run(qk_prepare_kernel(p, isa), p, rows.step());
+            p.q = gated.data();
+            p.q_gated = true;
+            p.q_out = second.data();
+            run(qk_prepare_kernel(p, isa), p, rows.step(), Split::backwards);
+            EXPECT_EQ(first.copy(), second.copy());
+            EXPECT_FALSE(std::isnan(second.get(0)));
+        }
+}
+
+// Values normed without a weight, and values made of the raw keys.
+TEST(QkPrepareTest, ValuesNormedAndFromKeys) {
+    const Rows rows = Rows().add(0, 7, 3);
+    for (const Isa isa : isas())
+        for (const DType type : types())
+            for (const bool from_keys : {false, true})
+                for (const std::size_t d : {std::size_t{10}, std::size_t{72}, std::size_t{128}}) {
+                    const std::vector<float> q = normal(3 * d, type, 1), k = normal(3 * d, type, 2, 3), v = normal(3 * d, type, 3, 2),
+                                             weight(d, 5.0f);
+                    Array qa(type, q), ka(type, k), va(type, v), out(type, q.size());
+                    Array keys(type, kv_cache_bytes(16, 1, 1, static_cast<int>(d), type) / size_of(type)), values(type, keys.bytes() / size_of(type));
+                    QkPrepareParams p;
+                    p.type = type;
+                    p.n_heads = p.n_kv_heads = 1;
+                    p.head_dim = static_cast<int>(d);
+                    p.q = qa.data();
+                    p.k = ka.data();
+                    p.v = from_keys ? nullptr : va.data();
+                    p.v_from_k = from_keys;
+                    p.v_norm = true;
+                    p.q_out = out.data();
+                    p.k_norm = weight.data();  // must not reach the values
+                    p.eps = 1e-6f;
+                    p.cache = {keys.data(), values.data(), 16, 1, 1, static_cast<int>(d), type};
+                    run(qk_prepare_kernel(p, isa), p, rows.step(), Split::random);
+                    const std::vector<float>& source = from_keys ? k : v;
+                    for (std::size_t r = 0; r < 3; ++r) {
+                        double squares = 0;
+                        for (std::size_t i = 0; i < d; ++i) squares += static_cast<double>(source[r * d + i]) * static_cast<double>(source[r * d + i]);
+                        const double factor = 1 / std::sqrt(squares / static_cast<double>(d) + 1e-6);
+                        Array one(type, d);
+                        kv_read(p.cache, true, 0, 0, rows.positions[r], one.data());
+                        for (std::size_t i = 0; i < d; ++i) {
+                            const double expected = static_cast<double>(source[r * d + i]) * factor;
+                            ASSERT_NEAR(static_cast<double>(one.get(i)), expected, (1.001 * unit_roundoff(type) + 4e-7) * std::abs(expected) + 1e-7)
+                                << name_of(isa) << " " << name_of(type) << " dim " << i;
+                        }
+                    }
+                    p.v = va.data();
+                    p.v_from_k = true;
+                    EXPECT_ANY_THROW(qk_prepare_kernel(p, isa));
+                }
+}
+
 TEST(QkPrepareTest, QueriesOnlyAndInPlace) {
     const Rows rows = Rows().add(0, 3, 2);
     for (const Isa isa : isas()) {

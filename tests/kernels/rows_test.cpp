@@ -118,6 +118,50 @@ TEST(RowsTest, NormOfOutputRowsAndWithoutWeight) {
     }
 }
 
+// Several vectors a row, normed apart: as many rows of one vector.
+TEST(RowsTest, NormOfGroups) {
+    for (const Isa isa : isas())
+        for (const DType type : types())
+            for (const int width : {5, 64, 128}) {
+                const auto n = static_cast<std::size_t>(6 * width);
+                const std::vector<float> x = normal(n, type, 1), weight = normal(static_cast<std::size_t>(width), type, 2);
+                Array xa(type, x), grouped(type, n), apart(type, n);
+                NormParams p;
+                p.type = type;
+                p.x = xa.data();
+                p.weight = weight.data();
+                p.width = width;
+                p.eps = 1e-6f;
+                p.y = apart.data();
+                run(norm_kernel(p, isa), p, Rows().add(0, 0, 6).step());
+                p.groups = 3;
+                p.y = grouped.data();
+                run(norm_kernel(p, isa), p, Rows().add(0, 0, 2).step(), Split::random);
+                ASSERT_EQ(grouped.copy(), apart.copy()) << label("norm", isa, type, width);
+            }
+}
+
+TEST(RowsTest, ScaleIsExactlyRounded) {
+    for (const Isa isa : isas())
+        for (const DType type : types())
+            for (const int width : kWidths) {
+                const auto n = static_cast<std::size_t>(2 * width);
+                const std::vector<float> x = normal(n, type, 1);
+                Array xa(type, x), y(type, n);
+                ScaleParams p;
+                p.type = type;
+                p.x = xa.data();
+                p.y = y.data();
+                p.width = width;
+                p.factor = 0.7071068f;
+                run(scale_kernel(p, isa), p, Rows().add(0, 0, 2).step(), Split::backwards);
+                for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(y.get(i), rounded(type, x[i] * 0.7071068f)) << label("scale", isa, type, width);
+                p.y = xa.data();
+                run(scale_kernel(p, isa), p, Rows().add(0, 0, 2).step());
+                ASSERT_EQ(y.copy(), xa.copy());
+            }
+}
+
 TEST(RowsTest, AddIsExactlyRounded) {
     const Rows rows = Rows().add(0, 0, 2);
     for (const Isa isa : isas())
@@ -141,8 +185,25 @@ TEST(RowsTest, ActMul) {
                     const auto n = static_cast<std::size_t>(3 * width);
                     const std::vector<float> gate = normal(n, type, 1, 3), up = normal(n, type, 2);
                     Array ga(type, gate), ua(type, up), y(type, n);
-                    const ActMulParams p{type, ga.data(), ua.data(), y.data(), width, kind};
+                    ActMulParams p;
+                    p.type = type;
+                    p.gate = ga.data();
+                    p.up = ua.data();
+                    p.y = y.data();
+                    p.width = width;
+                    p.act = kind;
                     run(act_mul_kernel(p, isa), p, rows.step(), Split::backwards);
+                    // The same `up` in rows that lie further apart gives the same bits.
+                    const int stride = width + 5;
+                    Array wide(type, static_cast<std::size_t>(3 * stride)), again(type, n);
+                    for (std::size_t i = 0; i < n; ++i)
+                        wide.set(i / static_cast<std::size_t>(width) * static_cast<std::size_t>(stride) + i % static_cast<std::size_t>(width), up[i]);
+                    ActMulParams strided = p;
+                    strided.up = wide.data();
+                    strided.up_stride = stride;
+                    strided.y = again.data();
+                    run(act_mul_kernel(strided, isa), strided, rows.step());
+                    ASSERT_EQ(y.copy(), again.copy()) << label("act_mul", isa, type, width);
                     for (std::size_t i = 0; i < n; ++i) {
                         const double a = act(kind, static_cast<double>(gate[i]));
                         // Two roundings, an activation good to a few ulp of f32 (gelu: of its largest term), f16 subnormals.
@@ -162,7 +223,13 @@ TEST(RowsTest, ActivationsAreF32Accurate) {
     for (const Isa isa : isas())
         for (const ActKind kind : {ActKind::silu, ActKind::gelu_tanh}) {
             Array ga(DType::f32, gate), ua(DType::f32, up), y(DType::f32, gate.size());
-            const ActMulParams p{DType::f32, ga.data(), ua.data(), y.data(), static_cast<int>(gate.size()), kind};
+            ActMulParams p;
+            p.type = DType::f32;
+            p.gate = ga.data();
+            p.up = ua.data();
+            p.y = y.data();
+            p.width = static_cast<int>(gate.size());
+            p.act = kind;
             run(act_mul_kernel(p, isa), p, Rows().add(0, 0, 1).step());
             double worst = 0, at = 0;
             for (std::size_t i = 0; i < gate.size(); ++i) {
