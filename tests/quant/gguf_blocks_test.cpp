@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <fstream>
@@ -90,8 +91,7 @@ TEST(GgufBlocks, RowsOfSeveralBlocksAtAnyAddress) {
 
 template <typename T>
 void append(Bytes& bytes, T value) {
-    const auto* p = reinterpret_cast<const std::byte*>(&value);
-    bytes.insert(bytes.end(), p, p + sizeof(T));
+    for (const std::byte b : std::bit_cast<std::array<std::byte, sizeof value>>(value)) bytes.push_back(b);
 }
 
 TEST(GgufBlocks, PlainTypesKeepEveryBit) {
