@@ -48,6 +48,9 @@ need_apt() {
                   libutf8proc-dev libedit-dev python3 python3-pip ca-certificates"
     [ "$1" = test ] || [ "$1" = fuzz ] && wanted="$wanted libgtest-dev libgmock-dev"
     [ "$1" = fuzz ] && wanted="$wanted clang-19 libclang-rt-19-dev"
+    # Metal kernels are tested where these can be had; elsewhere those tests are skipped with a sentence.
+    [ "$1" = test ] || [ "$1" = fuzz ] && command -v apt-cache >/dev/null 2>&1 && apt-cache show clang-19 >/dev/null 2>&1 &&
+        wanted="$wanted clang-19 lld-19 llvm-19 libobjc-12-dev libblocksruntime-dev"
     local package missing=""
     for package in $wanted; do
         dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || missing="$missing $package"

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "runtime/worker.h"
+
+namespace metal_emu {
+
+struct Touch {
+    unsigned bytes;
+    bool write, atomic;
+    void* code;  // where the kernel does it
+};
+
+void touch(void* address, const Touch& touch);
+void misaligned(void* address, const Touch& touch);
+
+}  // namespace metal_emu
