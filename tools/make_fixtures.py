@@ -3,15 +3,17 @@
 
 Needs: pip install torch transformers accelerate gguf safetensors numpy.
 
-  make_fixtures.py -o tests/data                   all of them, in the folders models and models-mixed
+  make_fixtures.py -o tests/data                   all of them, in the folders models, models-mixed and models-mlx
   make_fixtures.py -o DIR --only 'qwen3-*'         some of them
   make_fixtures.py --list
 
 Each folder holds the checkpoint (config.json and safetensors, or model.gguf), reference.jsonl (float32; docs/references.md),
 logits.f32 (every logit of the forced record: little-endian float32, [positions, vocabulary]) and, for some, reference.bf16.jsonl
-or reference.f16.jsonl. Seeds are searched so that greedy text is varied and no step is a near-tie.
+or reference.f16.jsonl. Seeds are searched so that greedy text is varied and no step is a near-tie. Converted GGUF files need
+llama.cpp's source (--llama-cpp), MLX folders a Python that has mlx-lm (--mlx-python); what is absent is left out.
 """
 import argparse
+import dataclasses
 import fnmatch
 import json
 import logging
@@ -29,7 +31,7 @@ from transformers.utils import logging as transformers_logging
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import make_reference
-from fixturelib import catalogue, catalogue_gguf, catalogue_mixed, checkpoint, gguf_file, weights
+from fixturelib import catalogue, catalogue_gguf, catalogue_mixed, catalogue_mlx, checkpoint, gguf_file, weights
 
 GREEDY_PROMPTS = (21, 37)  # ids; longer than every sliding window of the catalogue
 FORCED = 80  # ids
@@ -43,9 +45,12 @@ SUFFIX = {"float32": "", "bfloat16": ".bf16", "float16": ".f16"}
 
 
 LLAMA_CPP = []  # the folder given on the command line
+MLX_PYTHON = []  # likewise
+MAX_READING = 2e-3  # of the largest logit, mlx-lm from transformers on the unquantised checkpoint: it read the config rightly
 GROUPS = {  # folder: fixtures
     "models": catalogue.all_fixtures() + list(catalogue_gguf.gguf_files()),
     "models-mixed": catalogue_mixed.all_fixtures(),
+    "models-mlx": catalogue_mlx.all_fixtures(),
 }
 
 
@@ -155,7 +160,61 @@ def noise(source, logits, ids):
     return float((exact - logits.double()).abs().max() / exact.abs().max())
 
 
+def run_mlx(source, out, quantised, vocab, seed):
+    """mlx-lm's logits in float32: of the checkpoint itself, or of what it converts it to (written to `out`)."""
+    greedy, forced = prompts(vocab, seed)
+    settings = dict(quantise=dataclasses.asdict(quantised) if quantised else None, greedy=greedy, new=NEW, forced=forced)
+    with open(out + ".json", "w", encoding="utf-8") as file:
+        json.dump(settings, file)
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fixturelib", "convert_mlx.py")
+    done = subprocess.run([MLX_PYTHON[0], script, source, out, out + ".json"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{source}: mlx-lm failed\n{done.stderr[-3000:]}")
+    return np.load(out + ".npz")
+
+
+def make_mlx(folder, fixture, seed, shapes):
+    """The folder that mlx-lm converts the checkpoint to, with its own float32 logits as the reference."""
+    state = weights.random_state(shapes, seed, fixture.zero_centred)
+    if fixture.transform:
+        state = fixture.transform(state)
+    vocab = fixture.config.get("vocab_size") or fixture.config["text_config"]["vocab_size"]
+    greedy, ids = prompts(vocab, seed)
+    with tempfile.TemporaryDirectory() as work:
+        plain, exact, out = (os.path.join(work, name) for name in ("plain", "exact", "out"))
+        for name, storage in ((plain, fixture.storage), (exact, "f32")):
+            checkpoint.write_config(name, fixture.config)
+            checkpoint.write_tensors(name, checkpoint.to_torch(state, storage), 1)
+        theirs = make_reference.forced_logits(load(exact, "float32"), ids).numpy()
+        unquantised = run_mlx(exact, os.path.join(work, "same"), None, vocab, seed)["forced"]
+        reading = float(np.abs(theirs - unquantised).max() / np.abs(theirs).max())
+        if reading > MAX_READING:
+            raise Unsuitable(f"mlx-lm is {reading:.1e} from transformers before anything is quantised")
+        made = run_mlx(plain, out, fixture.mlx, vocab, seed)
+        records = []
+        for number, prompt in enumerate(greedy):
+            rows = torch.from_numpy(made[f"rows{number}"])
+            record = dict(kind="greedy", prompt=None, ids=prompt, tokens=made[f"tokens{number}"].tolist(),
+                          top=[make_reference.top_of(row, TOP) for row in rows])
+            if len(set(record["tokens"])) < MIN_DISTINCT:
+                raise Unsuitable(f"only {len(set(record['tokens']))} different tokens")
+            margin = min(top[0][1] - top[1][1] for top in record["top"])
+            if margin < MIN_MARGIN:
+                raise Unsuitable(f"margin {margin:.5f}")
+            records.append(record)
+        logits = torch.from_numpy(made["forced"])
+        forced = make_reference.forced_record(logits, ids, top=TOP)
+        forced["logits"] = {"file": "logits.f32", "shape": list(logits.shape)}
+        for file in ("config.json", "model.safetensors"):
+            shutil.copy(os.path.join(out, file), folder)
+        logits.numpy().astype("<f4").tofile(os.path.join(folder, "logits.f32"))
+    write_reference(folder, fixture, "float32", [*records, forced])
+    return dict(reading=reading)
+
+
 def make(folder, fixture, seed, shapes):
+    if fixture.mlx:
+        return make_mlx(folder, fixture, seed, shapes)
     source = write_model(folder, fixture, seed, shapes)
     text_config = fixture.config.get("text_config", {})
     vocab = fixture.config.get("vocab_size") or text_config["vocab_size"]
@@ -183,7 +242,10 @@ def make(folder, fixture, seed, shapes):
 
 def write_reference(folder, fixture, dtype, records):
     path = os.path.join(folder, f"reference{SUFFIX[dtype]}.jsonl")
-    make_reference.write_lines(path, [make_reference.header(fixture.name, dtype), *records])
+    header = make_reference.header(fixture.name, dtype)
+    if fixture.mlx:
+        header["engine"] = "mlx-lm"
+    make_reference.write_lines(path, [header, *records])
 
 
 def make_with_seed_search(out, fixture, seeds):
@@ -211,7 +273,7 @@ def write_index(out, fixtures):
     """README.md: what each folder proves."""
     lines = ["# Tiny random models", "",
              "Made by tools/make_fixtures.py; nothing here is trained. Each folder holds a checkpoint, `reference.jsonl` "
-             "(what transformers computes in float32, docs/references.md) and `logits.f32` (all logits of the forced "
+             "(what transformers, for MLX folders mlx-lm, computes in float32, docs/references.md) and `logits.f32` (all logits of the forced "
              "record, little-endian float32, shape in the record); some also hold references of 16-bit runs.", "",
              "| folder | what it covers |", "|---|---|"]
     lines += [f"| {f.name} | {f.why} |" for f in fixtures if os.path.isdir(os.path.join(out, f.name))]
@@ -225,10 +287,13 @@ def main():
     parser.add_argument("--only", default="*", help="names to make, a shell pattern")
     parser.add_argument("--seeds", type=int, default=60, help="seeds to try per fixture")
     parser.add_argument("--llama-cpp", help="llama.cpp's source folder; without it the converted GGUF files are left out")
+    parser.add_argument("--mlx-python", help="a Python with mlx-lm; without it the MLX folders are left out")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     if args.llama_cpp:
         LLAMA_CPP.append(os.path.abspath(args.llama_cpp))
+    if args.mlx_python:
+        MLX_PYTHON.append(os.path.abspath(args.mlx_python))
     torch.set_num_threads(1)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
@@ -241,9 +306,13 @@ def main():
             continue
         os.makedirs(out, exist_ok=True)
         for fixture in fixtures:
-            if isinstance(fixture.gguf, catalogue_mixed.Converted) and not LLAMA_CPP:
+            if not fnmatch.fnmatch(fixture.name, args.only):
+                continue
+            if fixture.mlx and not MLX_PYTHON:
+                print(fixture.name, "left out: needs --mlx-python", flush=True)
+            elif isinstance(fixture.gguf, catalogue_mixed.Converted) and not LLAMA_CPP:
                 print(fixture.name, "left out: needs --llama-cpp", flush=True)
-            elif fnmatch.fnmatch(fixture.name, args.only):
+            else:
                 facts = make_with_seed_search(out, fixture, args.seeds)
                 print(fixture.name, json.dumps(facts), flush=True)
         write_index(out, fixtures)

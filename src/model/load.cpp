@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 #include <numeric>
@@ -29,14 +30,37 @@ WeightFormat dense_format(DType type) {
     return format;
 }
 
+// A tensor's rows as a plane, from `first_row` on.
+Plane plane_of(const Tensor& tensor, std::int64_t first_row) {
+    const std::size_t row_bytes = tensor.data.size() / static_cast<std::size_t>(std::max<std::int64_t>(1, tensor.rows()));
+    return {tensor.data.data() + static_cast<std::size_t>(first_row) * row_bytes, row_bytes};
+}
+
 // Work that reads one weight's rows from the file, in slices.
 struct RowJob {
     const TensorUse* use = nullptr;
     Weight* weight = nullptr;
     const std::byte* source = nullptr;     // row 0 of the weight
     std::size_t row_bytes = 0;             // in the file
-    std::byte* dense_target = nullptr;     // plain rows are copied here; null: blocks to planes
+    std::byte* dense_target = nullptr;     // plain rows are copied here; null: planes are made
 };
+
+std::int64_t source_row(const TensorUse& use, std::int64_t row) {
+    return use.row_map.empty() ? row : use.row_map[static_cast<std::size_t>(row)];
+}
+
+// Rows of MLX's planes in another order.
+void copy_planes(const TensorUse& use, std::int64_t first, std::int64_t last, Weight& weight) {
+    const std::pair<const Tensor*, const Plane*> planes[] = {
+        {use.tensor, &weight.codes}, {use.quantised->scales, &weight.scales}, {use.quantised->biases, &weight.offsets}};
+    for (const auto& [tensor, target] : planes) {
+        if (!tensor) continue;
+        const Plane from = plane_of(*tensor, use.first_row);
+        for (std::int64_t row = first; row < last; ++row)
+            std::memcpy(const_cast<std::byte*>(target->data) + static_cast<std::size_t>(row) * target->stride,
+                        from.data + static_cast<std::size_t>(source_row(use, row)) * from.stride, from.stride);
+    }
+}
 
 struct Slice {
     const RowJob* job;
@@ -45,13 +69,14 @@ struct Slice {
 
 void run(const Slice& slice) {
     const RowJob& job = *slice.job;
+    if (job.use->quantised) return copy_planes(*job.use, slice.first, slice.last, *job.weight);
     const std::int64_t* map = job.use->row_map.empty() ? nullptr : job.use->row_map.data();
     if (!job.dense_target) {
         convert_gguf_rows(job.use->tensor->block, job.source, slice.first, slice.last, map, *job.weight);
         return;
     }
     for (std::int64_t row = slice.first; row < slice.last; ++row) {
-        const auto from = static_cast<std::size_t>(map ? map[row] : row);
+        const auto from = static_cast<std::size_t>(source_row(*job.use, row));
         std::memcpy(job.dense_target + static_cast<std::size_t>(row) * job.row_bytes, job.source + from * job.row_bytes, job.row_bytes);
     }
 }
@@ -104,15 +129,16 @@ class Loader {
         RowJob job;
         job.use = &use;
         job.weight = &weight;
-        job.row_bytes = tensor.data.size() / static_cast<std::size_t>(std::max<std::int64_t>(1, tensor.rows()));
-        job.source = tensor.data.data() + static_cast<std::size_t>(use.first_row) * job.row_bytes;
+        const Plane rows = plane_of(tensor, use.first_row);
+        job.row_bytes = rows.stride;
+        job.source = rows.data;
+        if (use.quantised) return bind_quantised(use, weight, job);
         const auto dense = dense_float_type(tensor);
         if (!dense) {
             if (!tensor.is_block)
                 fail(ErrorKind::unsupported, "{}: matrices of type {} are not implemented (f32, f16 and bf16 are)", tensor.describe(), name_of(tensor.dtype));
             weight.format = format_of_gguf(tensor.block, tensor.name);
-            const PlaneStrides s = tight_strides(weight.format, weight.cols);
-            planes_bytes_ += static_cast<std::uint64_t>(weight.rows) * (s.codes + s.codes_high + s.scales + s.offsets + s.super_scales + s.super_mins);
+            planes_bytes_ += plane_bytes(weight);
             ++report_.converted;
             jobs_.push_back(std::move(job));
             return;
@@ -135,6 +161,34 @@ class Loader {
         ++report_.copied;
         if (!aligned) ++report_.misaligned;
         jobs_.push_back(std::move(job));
+    }
+
+    // MLX's tensors are planes already: mapped at any address (kernels read them unaligned), unless
+    // rows have to change places.
+    void bind_quantised(const TensorUse& use, Weight& weight, const RowJob& job) {
+        const QuantisedTensor& q = *use.quantised;
+        for (const Tensor* plane : {q.scales, q.biases})
+            if (plane) check_size(*plane);
+        weight.format = q.format;
+        if (!use.row_map.empty()) {
+            planes_bytes_ += plane_bytes(weight);
+            report_.copied_bytes += plane_bytes(weight);
+            ++report_.copied;
+            jobs_.push_back(job);
+            return;
+        }
+        weight.codes = {job.source, job.row_bytes};
+        weight.scales = plane_of(*q.scales, use.first_row);
+        if (q.biases) weight.offsets = plane_of(*q.biases, use.first_row);
+        // The planes may lie in different files of the model.
+        weight.owner = std::make_shared<std::array<std::shared_ptr<const void>, 3>>(
+            std::array<std::shared_ptr<const void>, 3>{use.tensor->file, q.scales->file, q.biases ? q.biases->file : nullptr});
+        ++report_.mapped;
+    }
+
+    static std::uint64_t plane_bytes(const Weight& weight) {
+        const PlaneStrides s = tight_strides(weight.format, weight.cols);
+        return static_cast<std::uint64_t>(weight.rows) * (s.codes + s.codes_high + s.scales + s.offsets + s.super_scales + s.super_mins);
     }
 
     void convert(ThreadPool& pool) {

@@ -76,12 +76,6 @@ void refuse_keys(const ConfigReader& config, const std::vector<RefusedKey>& keys
     }
 }
 
-// Quantised weights have other tensors than the table's; the reader of the format refuses other schemes.
-void refuse_quantisation(const ModelFile& file) {
-    if (file.format == ModelFormat::mlx)
-        fail(ErrorKind::unsupported, "{}: this folder's weights are quantised by MLX, which is not implemented yet", file.path);
-}
-
 void read_stop_ids(const ModelFile& file, const ConfigReader& top, const ConfigReader& text, Draft& draft) {
     const auto add = [&](const ConfigReader::Json* value, const std::string& where) {
         if (!value) return;
@@ -135,7 +129,6 @@ Draft read_config(const ModelFile& file) {
     }
     const ConfigReader& config = nested ? *nested : top;
 
-    refuse_quantisation(file);
     refuse_keys(top, draft.family->refused_config);
     if (nested) refuse_keys(config, draft.family->refused_config);
     read_dimensions(config, draft);

@@ -18,7 +18,9 @@ Shape without_ones(Shape shape) {
     return shape;
 }
 
-void check_shape(const Tensor& tensor, const Shape& wanted, const ModelFile& file, std::string_view role) {
+void check_shape(const Tensor& tensor, Shape wanted, const ModelFile& file, std::string_view role,
+                 const std::optional<QuantisedTensor>& quantised) {
+    if (quantised) wanted.back() = wanted.back() * quantised->format.bits / 32;  // words of codes
     if (without_ones(tensor.shape) == without_ones(wanted)) return;
     fail("{}: tensor {} should have the shape [{}] ({}, from the model's dimensions), but it has [{}]",
          tensor.file ? tensor.file->path() : file.path, tensor.name, fmt::join(wanted, ", "), role,
@@ -39,7 +41,7 @@ std::string numbered(std::string_view name, std::int64_t expert) {
 
 class Resolver {
   public:
-    explicit Resolver(Draft& draft) : draft_(draft), spec_(draft.spec), file_(*draft.file) {}
+    explicit Resolver(Draft& draft) : draft_(draft), spec_(draft.spec), file_(*draft.file), quantisation_(file_) {}
 
     Resolution run() {
         if (file_.tensors.empty()) {
@@ -68,10 +70,11 @@ class Resolver {
             out_.missing.push_back(name);
             return -1;
         }
-        check_shape(*tensor, shape, file_, what);
         TensorUse use;
         use.tensor = tensor;
         use.as_f32 = shape.size() == 1;
+        if (!use.as_f32) use.quantised = quantisation_.of(*tensor, shape.back());
+        check_shape(*tensor, shape, file_, what, use.quantised);
         use.rows = use.as_f32 ? 1 : shape[0];
         use.cols = shape.back();
         return add(std::move(use));
@@ -91,6 +94,11 @@ class Resolver {
     WeightId add(TensorUse use, std::int64_t expert = 0) {
         used_.insert(use.tensor->name);
         use.global_scale = scale_beside(*use.tensor, expert);
+        if (use.quantised) {
+            for (const Tensor* plane : {use.quantised->scales, use.quantised->biases, use.quantised->global_scale})
+                if (plane) used_.insert(plane->name);
+            use.global_scale = use.quantised->scale_of(expert);
+        }
         out_.uses.push_back(std::move(use));
         return static_cast<WeightId>(out_.uses.size()) - 1;
     }
@@ -174,10 +182,11 @@ class Resolver {
                 out_.missing.push_back(name);
                 continue;
             }
-            check_shape(*tensor, shape, file_, name_of(role));
             TensorUse use;
             use.tensor = tensor;
             use.as_f32 = mine.vector || role == Role::delta_conv;
+            if (!use.as_f32) use.quantised = quantisation_.of(*tensor, mine.cols);
+            check_shape(*tensor, shape, file_, name_of(role), use.quantised);
             use.first_row = offset + (stacked ? e * total : 0);
             use.rows = mine.vector ? 1 : mine.rows;
             use.cols = mine.vector ? mine.rows : mine.cols;
@@ -231,6 +240,7 @@ class Resolver {
     Draft& draft_;
     ModelSpec& spec_;
     const ModelFile& file_;
+    MlxQuantisation quantisation_;
     Resolution out_;
     std::unordered_set<std::string> used_, claimed_;
 };

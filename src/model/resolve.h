@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "family.h"
+#include "mlx_quantisation.h"
 
 namespace forge {
 
@@ -17,7 +18,8 @@ struct TensorUse {
     bool as_f32 = false;             // vectors and convolutions: few elements, read as floats
     // Source of every row (of every element of a vector), counted from first_row; empty: in order.
     std::vector<std::int64_t> row_map;
-    float global_scale = 1;          // NAME.scale
+    std::optional<QuantisedTensor> quantised;  // by MLX: the tensor holds codes, its other planes are here
+    float global_scale = 1;          // NAME.scale, or MLX's global_scale
 };
 
 struct Resolution {

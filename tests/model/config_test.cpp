@@ -266,9 +266,6 @@ TEST(Config, RefusesByNameWhatChangesResults) {
     EXPECT_THAT(refused(R"({"model_type":"gemma3_text","rope_parameters":{"rope_type":"linear","factor":2,"rope_theta":1}})"),
                 HasSubstr("full_attention and sliding_attention"));
     EXPECT_THAT(refused(R"({"model_type":"gemma3_text","num_hidden_layers":1,"layer_types":["linear_attention"]})"), HasSubstr("linear_attention"));
-    ModelFile mlx = config_file(llama31_8b);
-    mlx.format = ModelFormat::mlx;
-    EXPECT_THAT(test::error_of(ErrorKind::unsupported, [&] { read_spec(mlx); }), HasSubstr("MLX"));
 }
 
 TEST(Config, WrongValuesAreErrorsThatNameTheKey) {

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 std::vector<std::string> tiny_models() {
     std::vector<std::string> names;
-    for (const std::string group : {"models", "models-mixed"})
+    for (const std::string group : {"models", "models-mixed", "models-mlx"})
         for (const auto& entry : fs::directory_iterator(FORGE_TEST_DATA "/" + group))
             if (entry.is_directory()) names.push_back(group + "/" + entry.path().filename().string());
     std::sort(names.begin(), names.end());

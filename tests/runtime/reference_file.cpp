@@ -39,7 +39,7 @@ std::vector<float> read_floats(const std::filesystem::path& path) {
 
 std::vector<TinyModel> tiny_models() {
     std::vector<TinyModel> models;
-    for (const char* folder : {"models", "models-mixed"}) {
+    for (const char* folder : {"models", "models-mixed", "models-mlx"}) {
         for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(FORGE_TEST_DATA) / folder)) {
             if (!entry.is_directory()) continue;
             const auto gguf = entry.path() / "model.gguf";

@@ -22,6 +22,7 @@ class Fixture:
     transform: object = None  # {name: array} -> {name: array}: released names instead of those saved today
     extra: dict = field(default_factory=dict)  # tensors added: {name: shape}
     gguf: object = None  # a gguf_file.Plan: the fixture is a GGUF file and no folder of safetensors
+    mlx: object = None  # a catalogue_mlx.Quantised: the folder is what mlx-lm makes of the checkpoint
 
 
 DROP = object()

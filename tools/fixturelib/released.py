@@ -37,12 +37,12 @@ def fused_experts(state):
 def with_ignored(state):
     """Adds tensors that a text engine must skip: a vision tower and a multi-token prediction head."""
     hidden = state["model.language_model.norm.weight"].shape[0]
-    ones = np.ones(hidden, np.float32)
+    ones = lambda: np.ones(hidden, np.float32)  # each its own memory, or safetensors refuses
     extra = {
-        "model.visual.merger.norm.weight": ones,
+        "model.visual.merger.norm.weight": ones(),
         "model.visual.blocks.0.attn.proj.weight": np.ones((hidden, 4), np.float32),
         "mtp.fc.weight": np.ones((hidden, 2 * hidden), np.float32),
-        "mtp.norm.weight": ones,
-        "mtp.layers.0.input_layernorm.weight": ones,
+        "mtp.norm.weight": ones(),
+        "mtp.layers.0.input_layernorm.weight": ones(),
     }
     return {**extra, **state}
