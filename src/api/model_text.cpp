@@ -1,7 +1,6 @@
 #include "api/model_text.h"
 
 #include <filesystem>
-#include <map>
 
 #include "base/error.h"
 #include "base/paths.h"
@@ -12,14 +11,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-Json read_json(const fs::path& path) {
-    try {
-        return Json::parse(read_file(path));
-    } catch (const Json::parse_error& error) {
-        fail("{} is not valid JSON: {}", path.string(), error.what());
-    }
-}
-
 // The folder whose files describe the text side, or nullopt for a GGUF file.
 std::optional<fs::path> text_folder(const fs::path& path) {
     if (fs::is_directory(path)) return path;
@@ -29,68 +20,6 @@ std::optional<fs::path> text_folder(const fs::path& path) {
         return parent.empty() ? fs::path(".") : parent;
     }
     return std::nullopt;
-}
-
-// A checkpoint may hold several templates: tool_use when tools are given, else default, else the only one.
-std::optional<TemplateSource> choose(const std::map<std::string, TemplateSource>& named, bool with_tools) {
-    if (named.empty()) return std::nullopt;
-    if (const auto found = named.find("tool_use"); with_tools && found != named.end()) return found->second;
-    if (const auto found = named.find("default"); found != named.end()) return found->second;
-    if (named.size() == 1) return named.begin()->second;
-    std::string names;
-    for (const auto& [name, source] : named) names += (names.empty() ? "" : ", ") + name;
-    fail("{} holds several chat templates ({}) and none is named default", named.begin()->second.where, names);
-}
-
-// The value of `chat_template`: a text, or a list of {name, template}.
-void add_templates(const Json& value, const std::string& where, std::map<std::string, TemplateSource>& named) {
-    if (value.is_string()) {
-        named.try_emplace("default", TemplateSource{value.get<std::string>(), where});
-    } else if (value.is_array()) {
-        for (const Json& entry : value) {
-            if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string() ||
-                !entry.contains("template") || !entry["template"].is_string())
-                fail("{}: an entry of chat_template should be an object with the texts name and template", where);
-            named.try_emplace(entry["name"].get<std::string>(), TemplateSource{entry["template"].get<std::string>(), where});
-        }
-    } else if (!value.is_null()) {
-        fail("{}: chat_template should be a text or a list, found {}", where, value.type_name());
-    }
-}
-
-// In transformers' order of precedence; the first to define a name wins.
-std::map<std::string, TemplateSource> folder_templates(const fs::path& folder) {
-    std::map<std::string, TemplateSource> named;
-    if (const fs::path file = folder / "chat_template.jinja"; fs::exists(file))
-        named.try_emplace("default", TemplateSource{read_file(file), file.string()});
-    if (const fs::path extra = folder / "additional_chat_templates"; fs::is_directory(extra)) {
-        for (const auto& entry : fs::directory_iterator(extra))
-            if (entry.path().extension() == ".jinja")
-                named.try_emplace(entry.path().stem().string(), TemplateSource{read_file(entry.path()), entry.path().string()});
-    }
-    for (const char* name : {"chat_template.json", "tokenizer_config.json"}) {
-        const fs::path file = folder / name;
-        if (!fs::exists(file)) continue;
-        const Json json = read_json(file);
-        if (json.is_object() && json.contains("chat_template"))
-            add_templates(json["chat_template"], file.string(), named);
-    }
-    return named;
-}
-
-std::map<std::string, TemplateSource> gguf_templates(const Metadata& metadata, const std::string& path) {
-    std::map<std::string, TemplateSource> named;
-    const std::string key = "tokenizer.chat_template";
-    for (const auto& [name, value] : metadata.all()) {
-        const auto* text = std::get_if<std::string>(&value);
-        if (!text || name.compare(0, key.size(), key) != 0) continue;
-        if (name.size() == key.size()) {
-            named.emplace("default", TemplateSource{*text, path + ": " + name});
-        } else if (name[key.size()] == '.') {
-            named.emplace(name.substr(key.size() + 1), TemplateSource{*text, path + ": " + name});
-        }
-    }
-    return named;
 }
 
 }  // namespace
@@ -126,12 +55,16 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
     return Tokenizer::from_folder(*folder);
 }
 
-std::optional<TemplateSource> find_chat_template(const std::string& path, bool with_tools) {
+TemplateSet chat_templates(const std::string& path) {
     check_model_path(path);
     const fs::path p = path;
-    if (p.extension() == ".jinja") return TemplateSource{read_file(p), path};
+    if (p.extension() == ".jinja") {
+        TemplateSet set;
+        set.add("default", read_file(p), path);
+        return set;
+    }
     const auto folder = text_folder(p);
-    return choose(folder ? folder_templates(*folder) : gguf_templates(open_gguf(path)->metadata, path), with_tools);
+    return folder ? templates_from_folder(*folder) : templates_from_metadata(open_gguf(path)->metadata);
 }
 
 bool has_tokenizer(const std::string& path) {
@@ -147,17 +80,10 @@ std::shared_ptr<const ModelText> ModelText::load(const std::string& path) {
     auto text = std::make_shared<ModelText>();
     text->path_ = path;
     text->tokenizer_ = load_tokenizer(path);
-    const auto source = find_chat_template(path);
-    if (!source) return text;
-    text->template_ = std::make_unique<const ChatTemplate>(ChatTemplate::parse(source->text));
-    if (const auto tools = find_chat_template(path, true); tools && tools->text != source->text)
-        text->tool_template_ = std::make_unique<const ChatTemplate>(ChatTemplate::parse(tools->text));
+    text->templates_ = chat_templates(path);
+    text->special_ = SpecialTexts(text->tokenizer_->special_texts());
+    text->special_tokens_ = special_tokens(*text->tokenizer_);
     return text;
-}
-
-const std::string& ModelText::chat_template() const {
-    static const std::string none;
-    return template_ ? template_->source() : none;
 }
 
 Prompt ModelText::raw_prompt(std::string_view text) const {
@@ -178,17 +104,33 @@ nlohmann::ordered_json special_tokens(const Tokenizer& tokenizer) {
     return tokens;
 }
 
-Prompt ModelText::chat_prompt(const Json& messages, const Json& variables) const {
-    if (!template_) fail("{} has no chat template, so it cannot chat; give it plain text (--raw)", path_);
-    if (!messages.is_array() || messages.empty()) fail("a conversation needs at least one message");
-    Json inputs = {{"messages", messages}, {"add_generation_prompt", true}};
-    inputs.update(special_tokens(*tokenizer_));
-    if (!variables.is_null()) inputs.update(variables);
-    const bool tools = inputs.contains("tools") && inputs["tools"].is_array() && !inputs["tools"].empty();
-    std::string text = (tools && tool_template_ ? *tool_template_ : *template_).render(inputs);
-    Prompt prompt{tokenizer_->encode(text, {.parse_special = true}), std::move(text), true};
+ChatPrompt ModelText::render(const Conversation& conversation, ChatOptions options) const {
+    if (!has_chat_template()) fail("{} has no chat template, so it cannot chat; give it plain text instead of messages", path_);
+    options.special_tokens = special_tokens_;
+    options.special = &special_;
+    return apply_template(templates_, conversation, options);
+}
+
+Prompt ModelText::chat_prompt(const Conversation& conversation, const ChatOptions& options) const {
+    ChatPrompt rendered = render(conversation, options);
+    Prompt prompt{tokenizer_->encode(rendered.text, {.parse_special = true, .plain_at = rendered.plain_at}),
+                  std::move(rendered.text), true, std::move(rendered.reasoning), rendered.in_reasoning};
     if (prompt.ids.empty()) fail("{}: the chat template rendered to nothing", path_);
     return prompt;
+}
+
+Prompt ModelText::chat_prompt(const Json& messages, const Json& variables) const {
+    if (!messages.is_array() || messages.empty()) fail("a conversation needs at least one message");
+    Conversation conversation;
+    for (std::size_t i = 0; i < messages.size(); ++i) conversation.messages.push_back(message_from_json(messages[i], i));
+    ChatOptions options;
+    options.variables = variables;
+    for (const auto& [name, member] : {std::pair{"tools", &conversation.tools}, {"documents", &conversation.documents}}) {
+        if (!variables.is_object() || !variables.contains(name)) continue;
+        *member = variables[name];
+        options.variables.erase(name);
+    }
+    return chat_prompt(conversation, options);
 }
 
 SamplingOptions default_sampling(const ModelFile& file) {

@@ -1,8 +1,7 @@
 #include <chrono>
 
+#include "api/answer_stream.h"
 #include "api/text_model.h"
-#include "base/error.h"
-#include "stop_texts.h"
 
 namespace forge {
 namespace {
@@ -28,26 +27,26 @@ Reply reply(const TextModel& model, Session& session, const Prompt& prompt, cons
     }
     result.prompt_seconds = seconds_since(start);
 
-    StreamDecoder decoder(model.tokenizer(), true);
-    StopTexts stops(options.stop);
+    AnswerStream stream(model.tokenizer(), prompt, options.stop);
     bool cancelled = false;
-    const auto pass_on = [&](std::string text) {
-        if (text.empty()) return;
-        result.text += text;
-        if (on_piece && !on_piece(PieceKind::answer, text)) cancelled = true;
+    const auto pass_on = [&](const AnswerStream::Delta& delta) {
+        result.reasoning += delta.reasoning;
+        result.text += delta.content;
+        if (!on_piece) return;
+        if (!delta.reasoning.empty() && !on_piece(PieceKind::reasoning, delta.reasoning)) cancelled = true;
+        if (!delta.content.empty() && !on_piece(PieceKind::answer, delta.content)) cancelled = true;
     };
     start = std::chrono::steady_clock::now();
     result.reason = generate(session, sampler, {options.max_tokens, model.stop_ids(), options.ignore_stop}, [&](std::int32_t token) {
         ++result.new_tokens;
-        pass_on(stops.push(decoder.push(token)));
-        return !cancelled && !stops.found();
+        pass_on(stream.push(token));
+        return !cancelled && !stream.stopped();
     });
-    if (!stops.found()) pass_on(stops.push(decoder.finish()));
-    if (!stops.found()) pass_on(stops.finish());
+    pass_on(stream.finish());
     result.decode_seconds = seconds_since(start);
     if (cancelled) {
         result.reason = FinishReason::cancelled;
-    } else if (stops.found()) {
+    } else if (stream.stopped()) {
         result.reason = FinishReason::stop;
     }
     return result;

@@ -146,6 +146,23 @@ std::string render(const ChatTemplate& chosen, const Conversation& conversation,
     return ev.render(context);
 }
 
+// Marks all that the conversation's writers wrote (untrusted_text.h); returns the mark.
+std::string mark_conversation(Conversation& c, const SpecialTexts& special) {
+    ordered_json all = ordered_json::array({c.tools, c.documents});
+    for (const Message& m : c.messages)
+        all.push_back({m.role, m.content, m.reasoning.value_or(""), m.tool_calls, m.tool_call_id, m.name});
+    const std::string mark = unused_mark(all);
+    mark_texts(c.tools, special, mark);
+    mark_texts(c.documents, special, mark);
+    for (Message& m : c.messages) {
+        mark_texts(m.content, special, mark);
+        mark_texts(m.tool_calls, special, mark);
+        if (m.reasoning) m.reasoning = special.marked(*m.reasoning, mark);
+        for (std::string* text : {&m.role, &m.tool_call_id, &m.name}) *text = special.marked(*text, mark);
+    }
+    return mark;
+}
+
 std::vector<Form> forms(const Conversation& conversation, std::string_view source) {
     const auto& messages = conversation.messages;
     const bool calls = std::any_of(messages.begin(), messages.end(), has_calls);
@@ -212,6 +229,7 @@ ChatPrompt apply_template(const TemplateSet& templates, const Conversation& conv
     const ChatTemplate& chosen = templates.get(out.template_name);
     Conversation given = conversation;
     if (!with_tools) given.tools = nullptr;
+    const std::string mark = options.special ? mark_conversation(given, *options.special) : std::string();
 
     std::exception_ptr first;
     bool done = false;
@@ -226,6 +244,7 @@ ChatPrompt apply_template(const TemplateSet& templates, const Conversation& conv
         }
     }
     if (!done) std::rethrow_exception(first);
+    if (!mark.empty()) out.plain_at = take_marks(out.text, mark);
 
     out.reasoning = reasoning_markers(chosen.source());
     out.in_reasoning =

@@ -69,10 +69,11 @@ void render(const TemplateOptions& o) {
     if (!json.is_object())
         fail("{} should hold a JSON object with the template's variables (messages, tools, ...)", o.inputs);
     const bool tools = json.contains("tools") && json["tools"].is_array() && !json["tools"].empty();
-    const auto source = find_chat_template(o.model, tools);
-    if (!source) fail("{} has no chat template", o.model);
-    const std::string text = o.source ? source->text
-        : ChatTemplate::parse(source->text).render_json_text(with_special_tokens(inputs, json, o.model), {.now = date_of(o.now)});
+    const TemplateSet templates = chat_templates(o.model);
+    if (templates.empty()) fail("{} has no chat template", o.model);
+    const std::string name = templates.choose(tools);
+    const std::string text = o.source ? templates.source(name)
+        : templates.get(name).render_json_text(with_special_tokens(inputs, json, o.model), {.now = date_of(o.now)});
     std::fwrite(text.data(), 1, text.size(), stdout);
 }
 

@@ -20,7 +20,7 @@ namespace {
 
 struct TokenizeOptions {
     std::string model, text, file, jsonl;
-    bool has_text = false, bos = false, special = false, decode = false, pieces = false, count = false;
+    bool has_text = false, bos = false, special = false, no_special = false, decode = false, pieces = false, count = false;
     bool skip_special = false;
 };
 
@@ -80,7 +80,7 @@ void tokenize(const TokenizeOptions& o) {
     const auto tokenizer = load_tokenizer(o.model);
     if (!o.jsonl.empty()) {
         if (o.decode) return decode_lines(*tokenizer, o.jsonl, o.skip_special);
-        return tokenize_lines(*tokenizer, o.jsonl, {.add_bos = o.bos, .parse_special = true});
+        return tokenize_lines(*tokenizer, o.jsonl, {.add_bos = o.bos, .parse_special = !o.no_special});
     }
     const std::string text = o.has_text && o.text != "-" ? o.text : read_input(o.file.empty() ? "-" : o.file);
     if (o.decode) {
@@ -113,7 +113,8 @@ void add_tokenize(CLI::App& app, int&) {
     text->excludes(file)->excludes(jsonl);
     file->excludes(jsonl);
     command->add_flag("--bos", options->bos, "Add what the model's tokenizer puts around a text");
-    command->add_flag("--special", options->special, "Match special tokens such as <|im_end|> in the text");
+    CLI::Option* special = command->add_flag("--special", options->special, "Match special tokens such as <|im_end|> in the text");
+    command->add_flag("--no-special", options->no_special, "Do not match them (the default, but for --jsonl)")->excludes(special);
     command->add_flag("--decode", options->decode, "Ids, separated by spaces or commas, back to text");
     command->add_flag("--skip-special", options->skip_special, "With --decode: leave out control tokens");
     command->add_flag("--pieces", options->pieces, "One line a token: its id and its text");

@@ -95,7 +95,7 @@ void AddedTokens::finish(const Normalizer& normalizer) {
 }
 
 void AddedTokens::find(std::string_view text, bool normalized, bool parse_special,
-                       std::vector<Match>& out) const {
+                       std::span<const std::size_t> plain_at, std::vector<Match>& out) const {
     const Trie& trie = tries_[normalized];
     if (trie.nodes.empty()) return;
     // End of the last match, white space that it absorbed included. A token that
@@ -112,7 +112,7 @@ void AddedTokens::find(std::string_view text, bool normalized, bool parse_specia
         const AddedToken& t = tokens_[static_cast<std::size_t>(index)];
         std::size_t begin = at, end = at + length;
         at = end;
-        if (t.special && !parse_special) continue;
+        if (t.special && (!parse_special || std::binary_search(plain_at.begin(), plain_at.end(), begin))) continue;
         if (t.single_word && (word_before(text, begin) || word_after(text, end))) continue;
         if (t.lstrip) {
             for (std::size_t start; begin > taken && unicode::is_white_space(before(text, begin, start));)

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -41,7 +42,9 @@ class AddedTokens {
     bool any(bool normalized) const { return !tries_[normalized].nodes.empty(); }
     // Leftmost matches, at one place the longest, without overlaps. A special
     // token that may not match still covers its text: nothing shorter matches inside.
-    void find(std::string_view text, bool normalized, bool parse_special, std::vector<Match>& out) const;
+    // `plain_at`: ascending positions where special tokens may not begin; they cover no text there either.
+    void find(std::string_view text, bool normalized, bool parse_special, std::span<const std::size_t> plain_at,
+              std::vector<Match>& out) const;
 
   private:
     struct Trie {

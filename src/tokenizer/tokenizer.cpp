@@ -53,14 +53,19 @@ class WordCache {
 
 class Encoder {
   public:
-    Encoder(const Tokenizer::Impl& t, bool parse_special) : t_(t), parse_special_(parse_special) {}
+    Encoder(const Tokenizer::Impl& t, const EncodeOptions& options)
+        : t_(t), parse_special_(options.parse_special), plain_at_(options.plain_at) {}
     std::vector<std::int32_t> out;
 
     void run(std::string_view text) {
-        split_on_added(text, false, true, [&](std::string_view piece, bool at_start) {
+        split_on_added(text, false, parse_special_, plain_at_, true, [&](std::string_view piece, bool at_start) {
             std::string normal =
                 t_.normalizer.empty() ? std::string(piece) : t_.normalizer.apply(std::string(piece), regex_);
-            split_on_added(normal, true, at_start,
+            // Positions do not survive normalisation: a piece with one of them matches no special token.
+            const auto begin = static_cast<std::size_t>(piece.data() - text.data());
+            const auto next = std::lower_bound(plain_at_.begin(), plain_at_.end(), begin);
+            const bool trusted = next == plain_at_.end() || *next >= begin + piece.size();
+            split_on_added(normal, true, parse_special_ && trusted, {}, at_start,
                            [&](std::string_view part, bool start) { words(part, start); });
         });
     }
@@ -68,10 +73,11 @@ class Encoder {
   private:
     // Calls `ordinary(piece, at_start)` for the text between added tokens, whose ids it emits.
     template <typename F>
-    void split_on_added(std::string_view text, bool normalized, bool at_start, const F& ordinary) {
+    void split_on_added(std::string_view text, bool normalized, bool parse_special,
+                        std::span<const std::size_t> plain_at, bool at_start, const F& ordinary) {
         if (!t_.added.any(normalized)) return ordinary(text, at_start);
         std::vector<AddedTokens::Match> matches;
-        t_.added.find(text, normalized, parse_special_, matches);
+        t_.added.find(text, normalized, parse_special, plain_at, matches);
         std::size_t from = 0;
         for (const auto& m : matches) {
             if (m.begin > from) ordinary(text.substr(from, m.begin - from), at_start && from == 0);
@@ -107,9 +113,23 @@ class Encoder {
 
     const Tokenizer::Impl& t_;
     bool parse_special_;
+    std::span<const std::size_t> plain_at_;
     RegexScratch regex_;
     MergeScratch merges_;
 };
+
+// change() of the parts between positions, joined; the positions move along.
+std::string change_parts(std::string_view text, std::vector<std::size_t>& positions, const auto& change) {
+    std::string out;
+    std::size_t from = 0;
+    for (std::size_t& position : positions) {
+        const std::size_t to = std::clamp(position, from, text.size());
+        out += change(text.substr(from, to - from));
+        from = to;
+        position = out.size();
+    }
+    return out += change(text.substr(from));
+}
 
 // Control tokens with one of these texts end a turn in every model that has them.
 constexpr std::array<std::string_view, 14> kEndTexts = {"<|eot_id|>",
@@ -162,13 +182,14 @@ Tokenizer::~Tokenizer() = default;
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
     if (text.size() > kMaxTextBytes)
         fail("The text has {} bytes; at most {} can be tokenised at once.", text.size(), kMaxTextBytes);
-    std::string repaired;
-    if (!unicode::is_valid(text)) text = repaired = unicode::replace_invalid(text);
-    std::string unescaped;
+    std::string repaired, unescaped;
+    std::vector<std::size_t> plain_at(options.plain_at.begin(), options.plain_at.end());
+    options.plain_at = plain_at;
+    if (!unicode::is_valid(text)) text = repaired = change_parts(text, plain_at, unicode::replace_invalid);
     if (impl_->unescape_first && text.find(kEscapedSpace) != std::string_view::npos)
-        text = unescaped = replace_all(text, kEscapedSpace, " ");
+        text = unescaped = change_parts(text, plain_at, [](std::string_view part) { return replace_all(part, kEscapedSpace, " "); });
 
-    Encoder encoder(*impl_, options.parse_special);
+    Encoder encoder(*impl_, options);
     if (options.add_bos) encoder.out = impl_->prefix;
     if (!text.empty()) encoder.run(text);
     if (options.add_bos) encoder.out.insert(encoder.out.end(), impl_->suffix.begin(), impl_->suffix.end());
@@ -211,6 +232,13 @@ std::string Tokenizer::token_text(std::int32_t id) const {
 }
 
 std::int32_t Tokenizer::size() const { return impl_->vocabulary.size(); }
+
+std::vector<std::string> Tokenizer::special_texts() const {
+    std::vector<std::string> out;
+    for (const AddedToken& t : impl_->added.all())
+        if (t.special) out.push_back(t.content);
+    return out;
+}
 
 std::optional<std::int32_t> Tokenizer::token_id(std::string_view content) const {
     std::int32_t id = impl_->ids.find(content);

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -58,6 +59,29 @@ TEST(Run, PromptFromFileStandardInputOrBoth) {
     const auto r = run({"--raw"}, {.input = ""});
     EXPECT_EQ(r.status, 1);
     EXPECT_EQ(r.err, "error: the prompt is empty\n");
+}
+
+// Reasoning goes to standard error, or nowhere; the answer alone to standard output.
+TEST(Run, ThinkingIsSplitFromTheAnswer) {
+    const std::string folder = tiny_chat_model() + "-thinking";
+    std::filesystem::create_directories(folder);
+    for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"})
+        std::filesystem::copy_file(tiny_chat_model() + "/" + name, folder + "/" + name, std::filesystem::copy_options::skip_existing);
+    std::ofstream(folder + "/chat_template.jinja") << "{% for m in messages %}{{ m.content }}{% endfor %}{{ '<think>' }}";
+    const std::vector<std::string> run = {"run", folder, "--dtype", "f32", "--temp", "0", "-n", "12", "Hello"};
+    auto r = run_forge(run);  // a random model never closes it: all is reasoning
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_EQ(r.out, "");
+    EXPECT_NE(r.err, "");
+    auto hidden = run;
+    hidden.push_back("--hide-thinking");
+    r = run_forge(hidden);
+    EXPECT_EQ(r.out, "");
+    EXPECT_EQ(r.err, "");
+    auto raw = run;
+    raw.insert(raw.end() - 1, "--raw");
+    raw.back() = "Hello<think>";  // the same ids without a template: no reasoning is told apart
+    EXPECT_NE(run_forge(raw).out, "");
 }
 
 TEST(Run, ChatTemplateSystemMessageAndVariables) {

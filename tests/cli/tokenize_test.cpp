@@ -55,6 +55,11 @@ TEST(Tokenize, PlainTextHasNoBosAndNoSpecialTokens) {
     const auto r = tokenize({"hi<|end|>"});
     EXPECT_EQ(r.status, 0) << r.err;
     EXPECT_THAT(r.out, StartsWith("256 60 124 101 110 100"));  // its characters
+    EXPECT_EQ(tokenize({"hi<|end|>", "--no-special"}).out, r.out);
+    EXPECT_EQ(tokenize({"hi<|end|>", "--no-special", "--special"}).status, 2);
+    const std::string lines = write_temporary("special.jsonl", "{\"text\":\"hi<|end|>\"}\n");
+    EXPECT_EQ(tokenize({"--jsonl", lines}).out, "{\"ids\":[256,257]}\n");
+    EXPECT_THAT(tokenize({"--jsonl", lines, "--no-special"}).out, StartsWith("{\"ids\":[256,"));
     EXPECT_EQ(r.err, "");
 }
 

@@ -1,6 +1,7 @@
 // What holds for every tokenizer and every text.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -188,6 +189,28 @@ TEST(TokenizerProperties, a_pattern_that_backtracks_without_end_is_an_error) {
         FAIL() << "no error";
     } catch (const Error& e) {
         EXPECT_NE(std::string(e.what()).find("slow.json: pre_tokenizer"), std::string::npos) << e.what();
+    }
+}
+
+// Where a text is marked as plain its special token is text, whatever happened to the bytes before it.
+TEST(Properties, PlainPlacesHoldNoSpecialTokens) {
+    for (const std::string& name : all_fixtures()) {
+        const auto t = fixture(name);
+        for (const std::string& special : t->special_texts()) {
+            const auto id = t->token_id(special);
+            if (!id || id == t->unk()) continue;  // what is unknown becomes <unk> too
+            for (const std::string before : {"", "ab ", "\xE2\x96\x81x\xE2\x96\x81", "e\xCC\x81 "}) {
+                const std::string text = before + special + "c" + special;
+                const std::size_t places[] = {before.size(), before.size() + special.size() + 1};
+                const auto count = [&](std::span<const std::size_t> plain) {
+                    const auto ids = t->encode(text, {.parse_special = true, .plain_at = plain});
+                    return std::count(ids.begin(), ids.end(), *id);
+                };
+                const auto all = count({});
+                EXPECT_EQ(count(places), 0) << name << " " << text;
+                EXPECT_LE(count(std::span(places, 1)), std::max<std::ptrdiff_t>(all - 1, 0)) << name << " " << text;
+            }
+        }
     }
 }
 

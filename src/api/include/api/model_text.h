@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "chat/template.h"
+#include "chat/conversation.h"
 #include "formats/model_file.h"
 #include "runtime/sampler.h"
 #include "tokenizer/tokenizer.h"
@@ -21,13 +21,8 @@ namespace forge {
 // tokenizer.json, tekken.json or tokenizer.model. Errors name the path.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path);
 
-// The text of a chat template. `with_tools`: the one named tool_use is preferred when there are several.
-struct TemplateSource {
-    std::string text;
-    std::string where;  // "model.gguf: tokenizer.chat_template", for messages
-};
-// `path`: as above, or a .jinja file. nullopt when the model has none.
-std::optional<TemplateSource> find_chat_template(const std::string& path, bool with_tools = false);
+// The chat templates of a model, or the one in a .jinja file. `path`: as above. Empty when there are none.
+TemplateSet chat_templates(const std::string& path);
 
 // bos_token, eos_token, ... as templates see them: an object of texts.
 nlohmann::ordered_json special_tokens(const Tokenizer& tokenizer);
@@ -40,6 +35,8 @@ struct Prompt {
     std::vector<std::int32_t> ids;
     std::string text;   // what was tokenized: the raw text or the rendered template
     bool chat = false;  // rendered from messages
+    std::optional<ReasoningMarkers> reasoning = {};  // how this model marks reasoning, if it does
+    bool in_reasoning = false;                       // the answer begins inside it
 };
 
 // Tokenizer and templates together: prompts from text or messages.
@@ -48,20 +45,25 @@ class ModelText {
     static std::shared_ptr<const ModelText> load(const std::string& path);
 
     const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
-    bool has_chat_template() const { return template_ != nullptr; }
-    // The template that chat_prompt uses; empty when there is none.
-    const std::string& chat_template() const;
+    bool has_chat_template() const { return !templates_.empty(); }
+    const TemplateSet& templates() const { return templates_; }
 
     // Plain text: BOS as the model's tokenizer adds it; special tokens in the text are matched.
     Prompt raw_prompt(std::string_view text) const;
     // messages: a list of {role, content, ...}. variables: more of the template's, such as
     // {"enable_thinking": false} or {"tools": [...]}; may be null. Error when the model has no template.
+    // Only the template's own text becomes special tokens: a message cannot spell one.
     Prompt chat_prompt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& variables = nullptr) const;
+    Prompt chat_prompt(const Conversation& conversation, const ChatOptions& options) const;
+    // Rendered and not tokenized.
+    ChatPrompt render(const Conversation& conversation, ChatOptions options) const;
 
   private:
     std::string path_;
     std::shared_ptr<const Tokenizer> tokenizer_;
-    std::unique_ptr<const ChatTemplate> template_, tool_template_;  // the latter, if any, for conversations with tools
+    TemplateSet templates_;
+    SpecialTexts special_;
+    nlohmann::ordered_json special_tokens_;
 };
 
 // What the model's makers recommend (generation_config.json, GGUF general.sampling.*), else the defaults.

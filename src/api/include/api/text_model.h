@@ -40,7 +40,7 @@ enum class PieceKind { answer, reasoning };
 struct ReplyOptions {
     SamplingOptions sampling;
     int max_tokens = -1;               // -1: until the model stops or the context is full
-    std::vector<std::string> stop;     // texts that end the answer; they are not part of it
+    std::vector<std::string> stop;     // texts that end the answer (not the reasoning); they are not part of it
     bool ignore_stop = false;
 };
 

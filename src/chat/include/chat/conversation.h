@@ -9,6 +9,7 @@
 
 #include "chat/reasoning.h"
 #include "chat/template_source.h"
+#include "chat/untrusted_text.h"
 
 namespace forge {
 
@@ -40,6 +41,7 @@ struct ChatOptions {
     std::string template_name;  // empty: the one that fits
     std::optional<std::chrono::year_month_day> now;
     TemplateLimits limits;
+    const SpecialTexts* special = nullptr;  // texts that messages must not be able to spell
 };
 
 struct ChatPrompt {
@@ -47,6 +49,8 @@ struct ChatPrompt {
     std::string template_name;
     std::optional<ReasoningMarkers> reasoning;  // how this model marks it, if it does
     bool in_reasoning = false;                  // the answer begins inside the reasoning
+    // Where in `text` a special token would begin that a message spells (ascending). It is to stay text.
+    std::vector<std::size_t> plain_at;
 };
 
 // Renders the conversation. Templates disagree on how an assistant's message with tool calls and

@@ -25,6 +25,9 @@ struct EncodeOptions {
     // Match the texts of control tokens ("<|im_end|>"). Leave off for text that
     // is not trusted: then only tokens that are not special are matched.
     bool parse_special = false;
+    // Byte positions in the text, ascending, where nevertheless no special token begins: a part of the
+    // text that is not trusted. The ids are those of a text without that token's meaning there.
+    std::span<const std::size_t> plain_at = {};
 };
 
 enum class TokenKind { normal, unknown, control, user_defined, unused, byte };
@@ -61,6 +64,8 @@ class Tokenizer {
     std::string token_bytes(std::int32_t id) const;
 
     std::int32_t size() const;  // largest id + 1
+    // The texts that parse_special matches and that are not matched without it.
+    std::vector<std::string> special_texts() const;
     // The id of the token whose text, as stored in the file, is `content`.
     std::optional<std::int32_t> token_id(std::string_view content) const;
     TokenKind kind(std::int32_t id) const;  // unused for ids not in the vocabulary
