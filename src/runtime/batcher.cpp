@@ -8,7 +8,8 @@
 #include <set>
 #include <thread>
 
-#include "base/error.h"
+#include "draw.h"
+#include "prefix_store.h"
 #include "runtime/timeline.h"
 
 namespace forge {
@@ -33,7 +34,13 @@ struct Slot {
     bool decoding = false;
     std::int32_t next = 0;                  // drawn and reported, not yet in the cache
     int made = 0;
+    // The logits after the first `known` tokens of the timeline, which were a whole prompt; 0 = none.
+    std::vector<float> prompt_logits;
+    std::size_t known = 0;
 };
+
+// Fewer tokens than this are computed again rather than copied or waited for.
+constexpr std::size_t worth_copying = 32;
 
 }  // namespace
 
@@ -54,20 +61,27 @@ struct Batcher::State {
     std::uint64_t uses = 0;
     std::size_t prefill_turn = 0;
     std::vector<StepInput> rows;
-    std::vector<std::int32_t> history;
+    PrefixStore store;
     std::thread thread;
+
+    explicit State(std::size_t prefix_bytes) : store(prefix_bytes) {}
 
     void loop();
     void admit();
     void drop_cancelled();
+    Slot& choose_slot(std::span<const std::int32_t> prompt);
+    void begin(Slot& slot, Waiting waiting);
+    void keep(const Slot& slot, std::size_t kept);
+    bool share_prefix(Slot& slot);
     bool prefill_one();
     void decode_all();
-    bool draw(Slot& slot, std::span<const float> logits);
+    void draw(Slot& slot, std::span<const float> logits);
     void finish(Slot& slot, FinishReason reason);
     void abandon(Slot& slot, const std::string& error);
 };
 
-Batcher::Batcher(std::shared_ptr<Engine> engine, int max_queue) : state_(std::make_unique<State>()) {
+Batcher::Batcher(std::shared_ptr<Engine> engine, int max_queue, std::size_t prefix_bytes)
+    : state_(std::make_unique<State>(prefix_bytes)) {
     State& s = *state_;
     s.engine = std::move(engine);
     s.max_queue = static_cast<std::size_t>(std::max(0, max_queue));
@@ -76,6 +90,7 @@ Batcher::Batcher(std::shared_ptr<Engine> engine, int max_queue) : state_(std::ma
         s.slots.back().index = s.engine->take_slot();
         s.slots.back().timeline = std::make_unique<Timeline>(s.engine, s.slots.back().index);
     }
+    s.counters.slots = static_cast<int>(s.slots.size());
     s.rows.reserve(static_cast<std::size_t>(s.engine->options().chunk));
     s.thread = std::thread([this] { state_->loop(); });
 }
@@ -99,7 +114,7 @@ std::uint64_t Batcher::submit(BatchRequest request) {
     std::lock_guard lock(state_->mutex);
     const auto idle = static_cast<std::size_t>(std::max(0, state_->counters.slots - state_->counters.running));
     if (state_->queue.size() >= state_->max_queue + idle)
-        fail(ErrorKind::out_of_memory, "{} requests are running and {} wait; try again later", state_->counters.running, state_->queue.size());
+        throw QueueFull(fmt::format("{} requests are running and {} wait; try again later", state_->counters.running, state_->queue.size()));
     const std::uint64_t id = state_->next_id++;
     if (state_->queue.empty() && state_->counters.running == 0) state_->last_step = Clock::now();
     state_->queue.push_back({id, std::move(request), Clock::now()});
@@ -116,7 +131,6 @@ void Batcher::cancel(std::uint64_t id) {
 Batcher::Load Batcher::load() const {
     std::lock_guard lock(state_->mutex);
     Load load = state_->counters;
-    load.slots = static_cast<int>(state_->slots.size());
     load.waiting = static_cast<int>(state_->queue.size());
     load.seconds_since_step = load.running + load.waiting > 0 ? since(state_->last_step) : 0;
     return load;
@@ -125,14 +139,10 @@ Batcher::Load Batcher::load() const {
 const std::shared_ptr<Engine>& Batcher::engine() const { return state_->engine; }
 
 void Batcher::State::loop() {
-    {
-        std::lock_guard lock(mutex);
-        counters.slots = static_cast<int>(slots.size());
-    }
     for (;;) {
         {
             std::unique_lock lock(mutex);
-            wake.wait(lock, [&] { return stop || !queue.empty() || counters.running > 0; });
+            wake.wait(lock, [&] { return stop || !queue.empty() || counters.running > 0 || !cancelled.empty(); });
             if (stop) break;
         }
         drop_cancelled();
@@ -141,6 +151,8 @@ void Batcher::State::loop() {
         decode_all();
         std::lock_guard lock(mutex);
         last_step = Clock::now();
+        ++counters.steps;
+        counters.prefix_bytes = store.bytes();
     }
     for (Slot& slot : slots)
         if (slot.busy) finish(slot, FinishReason::cancelled);
@@ -167,7 +179,7 @@ void Batcher::State::drop_cancelled() {
         if (slot.busy && ids.count(slot.id)) finish(slot, FinishReason::cancelled);
 }
 
-// First come, first served; a request gets the free slot whose timeline serves it furthest, among equals the one unused for longest.
+// First come, first served.
 void Batcher::State::admit() {
     for (;;) {
         Waiting waiting;
@@ -179,34 +191,100 @@ void Batcher::State::admit() {
             queue.pop_front();
             ++counters.running;
         }
-        const std::vector<std::int32_t>& prompt = waiting.request.prompt;
-        Slot* best = nullptr;
-        std::size_t best_kept = 0;
-        for (Slot& slot : slots) {
-            if (slot.busy) continue;
-            const std::size_t kept = slot.timeline->reusable(prompt);
-            if (!best || kept > best_kept || (kept == best_kept && slot.last_use < best->last_use)) {
-                best = &slot;
-                best_kept = kept;
-            }
-        }
-        best->busy = true;
-        best->decoding = false;
-        best->made = 0;
-        best->id = waiting.id;
-        best->last_use = ++uses;
-        best->timeline->rewind(prompt);
-        best->stats = {};
-        best->stats.prompt_tokens = static_cast<int>(prompt.size());
-        best->stats.cached_tokens = static_cast<int>(best_kept);
-        best->stats.queue_seconds = since(waiting.since);
-        best->phase_start = Clock::now();
-        best->sampler = std::make_unique<Sampler>(waiting.request.sampling, engine->spec().vocab);
-        best->request = std::move(waiting.request);
-        std::lock_guard lock(mutex);
-        counters.prompt_tokens += prompt.size();
-        counters.cached_tokens += best_kept;
+        Slot& slot = choose_slot(waiting.request.prompt);
+        begin(slot, std::move(waiting));
     }
+}
+
+// The free slot whose timeline serves the prompt furthest, among equals the one unused for longest.
+Slot& Batcher::State::choose_slot(std::span<const std::int32_t> prompt) {
+    Slot* best = nullptr;
+    std::size_t best_kept = 0;
+    for (Slot& slot : slots) {
+        if (slot.busy) continue;
+        const std::size_t kept = slot.timeline->reusable(prompt);
+        if (best && (kept < best_kept || (kept == best_kept && slot.last_use >= best->last_use))) continue;
+        best = &slot;
+        best_kept = kept;
+    }
+    return *best;
+}
+
+void Batcher::State::begin(Slot& slot, Waiting waiting) {
+    const std::vector<std::int32_t>& prompt = waiting.request.prompt;
+    const auto& tokens = slot.timeline->tokens();
+    const bool repeated = slot.known == prompt.size() && common_prefix(prompt, tokens) == prompt.size();
+    std::size_t kept = repeated ? prompt.size() : slot.timeline->reusable(prompt);
+    keep(slot, kept);
+    if (repeated) {
+        slot.timeline->truncate(kept);
+    } else {
+        slot.timeline->rewind(prompt);
+        if (kept < slot.known) slot.known = 0;
+        std::size_t stored = 0;
+        const PrefixStore::Entry* entry = slot.timeline->recurrent() ? nullptr : store.find(std::span(prompt).first(prompt.size() - 1), stored);
+        if (entry && stored >= kept + worth_copying) {
+            slot.known = 0;
+            slot.timeline->clear();
+            engine->load_cache(slot.index, static_cast<int>(entry->tokens.size()), entry->cache);
+            slot.timeline->advance(std::span(prompt).first(stored));
+            kept = stored;
+        }
+    }
+    slot.busy = true;
+    slot.decoding = false;
+    slot.made = 0;
+    slot.id = waiting.id;
+    slot.last_use = ++uses;
+    slot.stats = {};
+    slot.stats.prompt_tokens = static_cast<int>(prompt.size());
+    slot.stats.cached_tokens = static_cast<int>(kept);
+    slot.stats.queue_seconds = since(waiting.since);
+    slot.phase_start = Clock::now();
+    slot.sampler = std::make_unique<Sampler>(waiting.request.sampling, waiting.request.id_limit > 0 ? waiting.request.id_limit : engine->spec().vocab);
+    slot.request = std::move(waiting.request);
+    std::lock_guard lock(mutex);
+    counters.prompt_tokens += slot.request.prompt.size();
+    counters.cached_tokens += kept;
+}
+
+// Saves what the slot is about to lose, when it is worth it.
+void Batcher::State::keep(const Slot& slot, std::size_t kept) {
+    const auto& tokens = slot.timeline->tokens();
+    if (!store.enabled() || slot.timeline->recurrent() || tokens.size() < kept + worth_copying || store.holds(tokens)) return;
+    store.put({tokens, engine->save_cache(slot.index, static_cast<int>(tokens.size()))});
+}
+
+// Takes a longer prefix over from another slot. True when the slot should wait, because an earlier
+// request is computing more of this one's prefix.
+bool Batcher::State::share_prefix(Slot& slot) {
+    if (slot.timeline->recurrent()) return false;
+    const std::size_t size = slot.timeline->tokens().size();
+    const auto wanted = std::span(slot.request.prompt).first(slot.request.prompt.size() - 1);
+    const Slot* donor = nullptr;
+    std::size_t best = size + worth_copying - 1;
+    for (const Slot& other : slots) {
+        if (&other == &slot) continue;
+        const std::size_t common = common_prefix(wanted, other.timeline->tokens());
+        if (common > best) {
+            donor = &other;
+            best = common;
+        }
+        if (!other.busy || other.decoding || other.id > slot.id) continue;
+        const std::size_t coming = common_prefix(wanted, other.request.prompt);
+        if (coming > common && coming >= size + worth_copying) return true;
+    }
+    if (donor) {
+        slot.known = 0;
+        const std::vector<std::byte> cache = engine->save_cache(donor->index, static_cast<int>(best));
+        slot.timeline->clear();
+        engine->load_cache(slot.index, static_cast<int>(best), cache);
+        slot.timeline->advance(wanted.first(best));
+        slot.stats.cached_tokens += static_cast<int>(best - size);
+        std::lock_guard lock(mutex);
+        counters.cached_tokens += best - size;
+    }
+    return false;
 }
 
 // One chunk of one prompt, prompts in turn. Chunks end at multiples of the chunk size.
@@ -214,22 +292,31 @@ bool Batcher::State::prefill_one() {
     for (std::size_t tried = 0; tried < slots.size(); ++tried) {
         Slot& slot = slots[prefill_turn++ % slots.size()];
         if (!slot.busy || slot.decoding) continue;
-        const int first = static_cast<int>(slot.timeline->tokens().size());
-        const int total = static_cast<int>(slot.request.prompt.size());
-        const int last = slot.timeline->step_end(first, total);
-        rows.clear();
-        for (int i = first; i < last; ++i) rows.push_back({slot.request.prompt[static_cast<std::size_t>(i)], slot.index, i, i + 1 == total});
         try {
-            const auto logits = engine->step(rows);
-            slot.timeline->advance(std::span(slot.request.prompt).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
-            if (last < total) {
-                slot.timeline->snapshot();
-            } else {
-                slot.decoding = true;
-                slot.stats.prompt_seconds = since(slot.phase_start);
-                slot.phase_start = Clock::now();
-                draw(slot, logits);
+            const std::span<const std::int32_t> prompt = slot.request.prompt;
+            const int total = static_cast<int>(prompt.size());
+            std::span<const float> logits = slot.prompt_logits;
+            if (slot.timeline->tokens().size() < prompt.size()) {
+                if (share_prefix(slot)) continue;
+                const int first = static_cast<int>(slot.timeline->tokens().size());
+                const int last = slot.timeline->step_end(first, total);
+                rows.clear();
+                for (int i = first; i < last; ++i) rows.push_back({prompt[static_cast<std::size_t>(i)], slot.index, i, i + 1 == total});
+                logits = engine->step(rows);
+                slot.timeline->advance(prompt.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)));
+                if (last < total) {
+                    slot.timeline->snapshot();
+                    return true;
+                }
+                if (!slot.timeline->recurrent()) {
+                    slot.prompt_logits.assign(logits.begin(), logits.end());
+                    slot.known = prompt.size();
+                }
             }
+            slot.decoding = true;
+            slot.stats.prompt_seconds = since(slot.phase_start);
+            slot.phase_start = Clock::now();
+            draw(slot, logits);
         } catch (const std::exception& e) {
             abandon(slot, e.what());
         }
@@ -265,31 +352,25 @@ void Batcher::State::decode_all() {
     }
 }
 
-// Draws the next token and reports it; ends the request when it must. The same rules as generate().
-bool Batcher::State::draw(Slot& slot, std::span<const float> logits) {
-    const GenerateOptions& options = slot.request.generate;
-    if (options.max_tokens == 0) return finish(slot, FinishReason::length), false;
-    const std::uint32_t* mask = slot.request.mask ? slot.request.mask() : nullptr;
-    std::int32_t token = 0;
-    bool go_on = false;
+// Draws the next token and reports it; ends the request when it must.
+void Batcher::State::draw(Slot& slot, std::span<const float> logits) {
+    Drawn drawn;
     try {
-        token = slot.sampler->sample(logits, slot.timeline->tokens(), slot.timeline->tokens().size(), mask);
-        const bool stops = std::find(options.stop_ids.begin(), options.stop_ids.end(), token) != options.stop_ids.end();
-        if (stops && !options.ignore_stop) return finish(slot, FinishReason::stop), false;
-        ++slot.stats.generated_tokens;
-        go_on = !slot.request.on_token || slot.request.on_token(token, logits);
+        const std::uint32_t* mask = slot.request.mask ? slot.request.mask() : nullptr;
+        drawn = draw_token(*slot.sampler, slot.request.generate, logits, slot.timeline->tokens(), slot.made,
+                           engine->options().ctx, mask, [&](std::int32_t token) {
+                               return !slot.request.on_token || slot.request.on_token(token, logits);
+                           });
     } catch (const std::exception& e) {
-        return abandon(slot, e.what()), false;
+        return abandon(slot, e.what());
     }
-    {
+    if (drawn.reported) {
+        slot.stats.generated_tokens = ++slot.made;
         std::lock_guard lock(mutex);
         ++counters.generated_tokens;
     }
-    if (!go_on) return finish(slot, FinishReason::cancelled), false;
-    if (options.max_tokens >= 0 && ++slot.made >= options.max_tokens) return finish(slot, FinishReason::length), false;
-    if (static_cast<int>(slot.timeline->tokens().size()) >= engine->options().ctx) return finish(slot, FinishReason::length), false;
-    slot.next = token;
-    return true;
+    if (drawn.end) return finish(slot, *drawn.end);
+    slot.next = drawn.token;
 }
 
 void Batcher::State::finish(Slot& slot, FinishReason reason) {
@@ -307,6 +388,7 @@ void Batcher::State::finish(Slot& slot, FinishReason reason) {
 // The cache of a failed step is unknown: the slot starts afresh.
 void Batcher::State::abandon(Slot& slot, const std::string& error) {
     slot.timeline->clear();
+    slot.known = 0;
     BatchRequest request = std::move(slot.request);
     slot.request = {};
     slot.busy = slot.decoding = false;

@@ -38,6 +38,8 @@ std::size_t Timeline::rewind(std::span<const std::int32_t> wanted) {
     return kept;
 }
 
+void Timeline::truncate(std::size_t length) { tokens_.resize(std::min(length, tokens_.size())); }
+
 void Timeline::advance(std::span<const std::int32_t> computed) { tokens_.insert(tokens_.end(), computed.begin(), computed.end()); }
 
 void Timeline::snapshot() {

@@ -108,5 +108,59 @@ TEST(Batcher, DestructionCancelsWhatRuns) {
     EXPECT_TRUE(answer.reason == FinishReason::cancelled || answer.reason == FinishReason::length);
 }
 
+// A prompt asked again starts from the logits kept of it, and answers the same.
+TEST(Batcher, RepeatedPromptComputesNothing) {
+    Batcher batcher(engine(1), 10);
+    const Answer first = ask(batcher, prompt(3, 50), 10, 5).get(), again = ask(batcher, prompt(3, 50), 10, 5).get();
+    EXPECT_EQ(first.stats.cached_tokens, 0);
+    EXPECT_EQ(again.stats.cached_tokens, 50);
+    EXPECT_EQ(again.tokens, first.tokens);
+    // A longer prompt in the slot ends that; a shorter one keeps what both share.
+    EXPECT_EQ(ask(batcher, prompt(3, 40), 1, 5).get().stats.cached_tokens, 39);
+    EXPECT_EQ(ask(batcher, prompt(3, 50), 10, 5).get().tokens, first.tokens);
+}
+
+// Requests with one prefix share its prefill: a later one waits for an earlier one and copies.
+TEST(Batcher, ParallelRequestsShareAPrefix) {
+    std::vector<std::vector<std::int32_t>> prompts;
+    for (int i = 0; i < 4; ++i) {
+        prompts.push_back(prompt(1, 64));
+        for (std::int32_t t : prompt(10 + i, 9)) prompts.back().push_back(t);
+    }
+    std::vector<Answer> alone;
+    for (const auto& p : prompts) {
+        Batcher batcher(engine(1), 1);
+        alone.push_back(ask(batcher, p, 8, 7).get());
+    }
+    Batcher batcher(engine(4), 10);
+    std::vector<std::future<Answer>> together;
+    for (const auto& p : prompts) together.push_back(ask(batcher, p, 8, 7));
+    int computed = 0;
+    for (std::size_t i = 0; i < 4; ++i) {
+        const Answer answer = together[i].get();
+        EXPECT_EQ(answer.tokens, alone[i].tokens) << i;
+        computed += answer.stats.prompt_tokens - answer.stats.cached_tokens;
+    }
+    EXPECT_EQ(computed, 64 + 4 * 9);
+}
+
+// What a slot held comes back from the store when another request had taken the slot.
+TEST(Batcher, FinishedSequencesAreFoundAgain) {
+    for (const bool store : {false, true}) {
+        Batcher batcher(engine(1), 10, store ? 1 << 20 : 0);
+        const Answer first = ask(batcher, prompt(1, 70), 10, 5).get();
+        ask(batcher, prompt(2, 70), 10, 5).get();
+        const Answer again = ask(batcher, prompt(1, 70), 10, 5).get();
+        EXPECT_EQ(again.tokens, first.tokens);
+        EXPECT_EQ(again.stats.cached_tokens, store ? 69 : 0);
+        EXPECT_LE(batcher.load().prefix_bytes, 1u << 20);
+    }
+    // A budget that nothing fits in keeps nothing.
+    Batcher batcher(engine(1), 10, 100);
+    ask(batcher, prompt(1, 70), 1, 5).get();
+    ask(batcher, prompt(2, 70), 1, 5).get();
+    EXPECT_EQ(batcher.load().prefix_bytes, 0u);
+}
+
 }  // namespace
 }  // namespace forge

@@ -1,6 +1,10 @@
 // Serves several requests on one engine from one thread: all decoding
 // sequences step together, one waiting prompt advances by a chunk in between.
 // What a sequence computes does not depend on the others (docs/numerics.md).
+//
+// What was computed is computed once: a request begins with the longest prefix that its slot, another
+// slot or the store of finished sequences holds, waits while another one computes that prefix, and
+// a prompt that was the last one in its slot starts from the logits kept of it.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "runtime/engine.h"
 #include "runtime/sampler.h"
 #include "runtime/session.h"
@@ -24,6 +29,7 @@ struct BatchStats {
 struct BatchRequest {
     std::vector<std::int32_t> prompt;
     SamplingOptions sampling;
+    std::int32_t id_limit = 0;   // ids from here on are never drawn; 0 = the vocabulary's size
     GenerateOptions generate;
     // Called on the batcher's thread; they must not block long.
     // on_token sees the raw logits that the token was drawn from; false ends the request.
@@ -34,20 +40,28 @@ struct BatchRequest {
     std::function<const std::uint32_t*()> mask;
 };
 
+// Too many requests wait already; later there may be room.
+class QueueFull : public Error {
+  public:
+    explicit QueueFull(const std::string& message) : Error(ErrorKind::out_of_memory, message) {}
+};
+
 class Batcher {
   public:
-    // max_queue: requests that may wait for a slot; submit() refuses more with an Error.
-    Batcher(std::shared_ptr<Engine> engine, int max_queue);
+    // max_queue: requests that may wait for a slot; submit() throws QueueFull for more.
+    // prefix_bytes: memory for caches of sequences that lost their slot; 0 = none are kept.
+    Batcher(std::shared_ptr<Engine> engine, int max_queue, std::size_t prefix_bytes = 0);
     ~Batcher();   // cancels everything and joins the thread
 
-    // Throws Error when the prompt cannot fit the context or the queue is full.
+    // Throws Error when the prompt cannot fit the context, QueueFull when the queue is full.
     std::uint64_t submit(BatchRequest request);
     void cancel(std::uint64_t id);   // on_done(cancelled) follows unless it already ended
 
     struct Load {
         int waiting = 0, running = 0, slots = 0;
         double seconds_since_step = 0;    // 0 when nothing is to do
-        std::uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
+        std::uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0, steps = 0;
+        std::uint64_t prefix_bytes = 0;   // in the store
     };
     Load load() const;
     const std::shared_ptr<Engine>& engine() const;

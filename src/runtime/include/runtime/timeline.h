@@ -23,6 +23,8 @@ class Timeline {
     std::size_t reusable(std::span<const std::int32_t> wanted) const;
     // Rolls back so that exactly reusable(wanted) tokens stay; returns that number.
     std::size_t rewind(std::span<const std::int32_t> wanted);
+    // Keeps exactly the first `length` tokens; not for recurrent models.
+    void truncate(std::size_t length);
     // After the engine computed these tokens in the slot.
     void advance(std::span<const std::int32_t> computed);
     // Remembers the state after the tokens so far (nothing to do without recurrent layers).
