@@ -46,6 +46,7 @@ SUFFIX = {"float32": "", "bfloat16": ".bf16", "float16": ".f16"}
 
 LLAMA_CPP = []  # the folder given on the command line
 MLX_PYTHON = []  # likewise
+SOURCES = []  # a folder that keeps the checkpoints of MLX folders
 MAX_READING = 2e-3  # of the largest logit, mlx-lm from transformers on the unquantised checkpoint: it read the config rightly
 GROUPS = {  # folder: fixtures
     "models": catalogue.all_fixtures() + list(catalogue_gguf.gguf_files()),
@@ -208,6 +209,11 @@ def make_mlx(folder, fixture, seed, shapes):
         for file in ("config.json", "model.safetensors"):
             shutil.copy(os.path.join(out, file), folder)
         logits.numpy().astype("<f4").tofile(os.path.join(folder, "logits.f32"))
+        if SOURCES:
+            kept = os.path.join(SOURCES[0], fixture.name)
+            shutil.copytree(plain, kept, dirs_exist_ok=True)
+            with open(os.path.join(SOURCES[0], fixture.name + ".json"), "w", encoding="utf-8") as file:
+                json.dump(dataclasses.asdict(fixture.mlx), file)
     write_reference(folder, fixture, "float32", [*records, forced])
     return dict(reading=reading)
 
@@ -288,12 +294,15 @@ def main():
     parser.add_argument("--seeds", type=int, default=60, help="seeds to try per fixture")
     parser.add_argument("--llama-cpp", help="llama.cpp's source folder; without it the converted GGUF files are left out")
     parser.add_argument("--mlx-python", help="a Python with mlx-lm; without it the MLX folders are left out")
+    parser.add_argument("--sources", help="keep the checkpoints of MLX folders here, for compare_quantize.py")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     if args.llama_cpp:
         LLAMA_CPP.append(os.path.abspath(args.llama_cpp))
     if args.mlx_python:
         MLX_PYTHON.append(os.path.abspath(args.mlx_python))
+    if args.sources:
+        SOURCES.append(os.path.abspath(args.sources))
     torch.set_num_threads(1)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()

@@ -25,6 +25,7 @@ void add_eval(CLI::App& app, int& status);
 void add_inspect(CLI::App& app, int& status);
 void add_tokenize(CLI::App& app, int& status);
 void add_template(CLI::App& app, int& status);
+void add_quantize(CLI::App& app, int& status);
 void add_synth(CLI::App& app, int& status);
 void add_completion(CLI::App& app, int& status);
 void add_manual(CLI::App& app, int& status);

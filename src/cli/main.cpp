@@ -64,6 +64,7 @@ int main(int argc, char** argv) {
     add_inspect(app, status);
     add_tokenize(app, status);
     add_template(app, status);
+    add_quantize(app, status);
     add_synth(app, status);
     add_completion(app, status);
     add_manual(app, status);

@@ -11,7 +11,7 @@
 #include "config_reader.h"
 #include "formats/model_file.h"
 #include "model/spec.h"
-#include "names.h"
+#include "model/names.h"
 
 namespace forge {
 

@@ -17,6 +17,7 @@ class Names {
     explicit Names(const ModelFile& file);
 
     bool gguf() const { return gguf_; }
+    const std::string& prefix() const { return prefix_; }  // "model.", "language_model.model.", ...
     std::string embed() const;
     std::string final_norm() const;
     std::string head() const;  // the head's name, whether or not the file has it
