@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "quant/convert.h"
+#include "quant/tiles.h"
 #include "tensor_data.h"
 
 namespace forge {
@@ -67,10 +68,37 @@ struct Slice {
     std::int64_t first, last;
 };
 
+// Blocks to planes sixteen rows at a time, and those to a tile, while they are in the cache.
+void convert_to_tiles(const RowJob& job, std::int64_t first, std::int64_t last, const std::int64_t* map) {
+    const Weight& weight = *job.weight;
+    const PlaneStrides strides = tight_strides(weight.format, weight.cols);
+    Weight rows;
+    rows.format = weight.format;
+    rows.cols = weight.cols;
+    rows.rows = kTiledRows;
+    const std::pair<Plane*, std::size_t> planes[] = {{&rows.codes, strides.codes}, {&rows.codes_high, strides.codes_high},
+                                                     {&rows.scales, strides.scales}, {&rows.offsets, strides.offsets},
+                                                     {&rows.super_scales, strides.super_scales}, {&rows.super_mins, strides.super_mins}};
+    std::vector<std::byte> memory(kTiledRows * (strides.codes + strides.codes_high + strides.scales + strides.offsets +
+                                                strides.super_scales + strides.super_mins));
+    const std::byte* at = memory.data();
+    for (const auto& [plane, stride] : planes) {
+        if (stride) *plane = {at, stride};
+        at += kTiledRows * stride;
+    }
+    for (std::int64_t row = first; row < last; row += kTiledRows) {
+        rows.rows = std::min<std::int64_t>(kTiledRows, last - row);
+        convert_gguf_rows(job.use->tensor->block, map ? job.source : job.source + static_cast<std::size_t>(row) * job.row_bytes,
+                          0, rows.rows, map ? map + row : nullptr, rows);
+        write_tile(rows, 0, const_cast<std::byte*>(weight.codes.data) + static_cast<std::size_t>(row / kTiledRows) * weight.codes.stride);
+    }
+}
+
 void run(const Slice& slice) {
     const RowJob& job = *slice.job;
     if (job.use->quantised) return copy_planes(*job.use, slice.first, slice.last, *job.weight);
     const std::int64_t* map = job.use->row_map.empty() ? nullptr : job.use->row_map.data();
+    if (job.weight->tiled) return convert_to_tiles(job, slice.first, slice.last, map);
     if (!job.dense_target) {
         convert_gguf_rows(job.use->tensor->block, job.source, slice.first, slice.last, map, *job.weight);
         return;
@@ -83,8 +111,8 @@ void run(const Slice& slice) {
 
 class Loader {
   public:
-    Loader(const ModelFile& file, const std::vector<TensorUse>& uses, LoadReport& report)
-        : file_(file), uses_(uses), weights_(uses.size()), report_(report) { jobs_.reserve(uses.size()); }
+    Loader(const ModelFile& file, const std::vector<TensorUse>& uses, WeightLayout layout, LoadReport& report)
+        : file_(file), uses_(uses), layout_(layout), weights_(uses.size()), report_(report) { jobs_.reserve(uses.size()); }
 
     std::vector<Weight> load(ThreadPool& pool) {
         for (std::size_t i = 0; i < uses_.size(); ++i) {
@@ -103,12 +131,17 @@ class Loader {
         }
         check_memory(planes_bytes_, physical_memory(), file_.path);
         for (RowJob& job : jobs_)
-            if (!job.dense_target) allocate_planes(*job.weight);
+            if (!job.dense_target && tiles_wanted(job)) allocate_tiles(*job.weight);
+            else if (!job.dense_target) allocate_planes(*job.weight);
         convert(pool);
         return std::move(weights_);
     }
 
   private:
+    bool tiles_wanted(const RowJob& job) const {
+        return layout_ == WeightLayout::tiles && !job.use->quantised && job.weight->rows >= kTiledRows && can_tile(job.weight->format);
+    }
+
     // Norm weights, biases and convolutions: a few thousand floats, converted once.
     void bind_floats(const TensorUse& use, Weight& weight) {
         const std::vector<float> all = floats_of(*use.tensor);
@@ -204,7 +237,8 @@ class Loader {
         std::uint64_t total = 0;
         constexpr std::size_t slice_bytes = 512 * 1024;  // long enough to amortise, short enough to share evenly
         for (const RowJob* job : order) {
-            const auto step = static_cast<std::int64_t>(std::max<std::size_t>(1, slice_bytes / std::max<std::size_t>(1, job->row_bytes)));
+            const auto fit = static_cast<std::int64_t>(slice_bytes / std::max<std::size_t>(1, job->row_bytes));
+            const std::int64_t step = std::max<std::int64_t>(1, fit / kTiledRows) * kTiledRows;  // whole tiles
             const std::int64_t rows = job->weight->rows;
             for (std::int64_t first = 0; first < rows; first += step) slices.push_back({job, first, std::min(rows, first + step)});
             total += static_cast<std::uint64_t>(rows) * job->row_bytes;
@@ -231,6 +265,7 @@ class Loader {
 
     const ModelFile& file_;
     const std::vector<TensorUse>& uses_;
+    const WeightLayout layout_;
     std::vector<Weight> weights_;
     std::vector<RowJob> jobs_;
     std::uint64_t planes_bytes_ = 0;  // that loading allocates
@@ -239,8 +274,9 @@ class Loader {
 
 }  // namespace
 
-std::vector<Weight> load_weights(const ModelFile& file, const std::vector<TensorUse>& uses, ThreadPool& pool, LoadReport& report) {
-    return Loader(file, uses, report).load(pool);
+std::vector<Weight> load_weights(const ModelFile& file, const std::vector<TensorUse>& uses, ThreadPool& pool,
+                                 WeightLayout layout, LoadReport& report) {
+    return Loader(file, uses, layout, report).load(pool);
 }
 
 void check_memory(std::uint64_t needed, std::uint64_t available, const std::string& path) {

@@ -17,7 +17,8 @@ struct LoadReport {
 
 // weights[i] is made from uses[i]. Blocks are converted on `pool`, reading the
 // file front to back, with one progress bar.
-std::vector<Weight> load_weights(const ModelFile& file, const std::vector<TensorUse>& uses, ThreadPool& pool, LoadReport& report);
+std::vector<Weight> load_weights(const ModelFile& file, const std::vector<TensorUse>& uses, ThreadPool& pool,
+                                 WeightLayout layout, LoadReport& report);
 
 // Error with the figures when `needed` bytes exceed the machine's memory.
 void check_memory(std::uint64_t needed, std::uint64_t available, const std::string& path);

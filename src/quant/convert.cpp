@@ -15,6 +15,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "quant/tiles.h"
 
 namespace forge {
 namespace {
@@ -343,7 +344,21 @@ std::shared_ptr<const void> plane_memory(std::size_t bytes) {
     return std::shared_ptr<const void>(block, memory);
 }
 
+[[noreturn]] void fail_to_allocate(const Weight& weight, std::size_t bytes) {
+    fail(ErrorKind::out_of_memory, "{}: {} bytes for its {} x {} weights ({}) could not be allocated",
+         weight.name, bytes, weight.rows, weight.cols, describe(weight.format));
+}
+
 }  // namespace
+
+void allocate_tiles(Weight& weight) {
+    const std::size_t stride = tile_bytes(weight.format, weight.cols);
+    const std::size_t total = static_cast<std::size_t>((weight.rows + kTiledRows - 1) / kTiledRows) * stride;
+    weight.owner = plane_memory(total);
+    if (!weight.owner) fail_to_allocate(weight, total);
+    weight.tiled = true;
+    weight.codes = {static_cast<const std::byte*>(weight.owner.get()), stride};
+}
 
 void allocate_planes(Weight& weight) {
     constexpr std::size_t alignment = 64;
@@ -359,9 +374,7 @@ void allocate_planes(Weight& weight) {
     for (const auto& [plane, stride] : planes)
         total += (stride * rows + alignment - 1) / alignment * alignment;
     weight.owner = plane_memory((total + alignment - 1) / alignment * alignment);
-    if (!weight.owner)
-        fail(ErrorKind::out_of_memory, "{}: {} bytes for its {} x {} weights ({}) could not be allocated",
-             weight.name, total, weight.rows, weight.cols, describe(weight.format));
+    if (!weight.owner) fail_to_allocate(weight, total);
     auto* memory = const_cast<void*>(weight.owner.get());
     auto* at = static_cast<std::byte*>(memory);
     for (const auto& [plane, stride] : planes) {

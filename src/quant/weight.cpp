@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/float16.h"
 #include "quant/code_maps.h"
+#include "quant/tiles.h"
 
 namespace forge {
 namespace {
@@ -90,55 +91,98 @@ struct Affine {
     float scale, minus, plus;
 };  // w = scale * T - minus + plus
 
-Affine group_values(const Weight& weight, std::int64_t row, std::int64_t group) {
-    const WeightFormat& format = weight.format;
-    const std::byte* scales = weight.scales.data + row * weight.scales.stride;
-    const std::byte* offsets =
-        weight.offsets.data ? weight.offsets.data + row * weight.offsets.stride : nullptr;
-    const auto super = [&](const Plane& plane) {
-        return f16_to_f32(load_u16(plane.data + row * plane.stride + 2 * (group * format.group / 256)));
-    };
-    const auto byte = [&](const std::byte* plane) { return std::to_integer<unsigned>(plane[group]); };
+// Where the numbers of one group lie; null where the format has none.
+struct GroupBytes {
+    const std::byte *scale, *offset, *super_scale, *super_min;
+};
+
+Affine group_values(const WeightFormat& format, const GroupBytes& at) {
+    const auto super = [](const std::byte* p) { return f16_to_f32(load_u16(p)); };
+    const auto byte = [](const std::byte* p) { return std::to_integer<unsigned>(*p); };
     Affine out{0, 0, 0};
     switch (format.scale) {
         case ScaleKind::f16:
         case ScaleKind::bf16:
         case ScaleKind::f32:
-            out.scale = load_float(scales, group, format.scale);
+            out.scale = load_float(at.scale, 0, format.scale);
             break;
         case ScaleKind::sub_u8:
-            out.scale = super(weight.super_scales) * static_cast<float>(byte(scales));
+            out.scale = super(at.super_scale) * static_cast<float>(byte(at.scale));
             break;
         case ScaleKind::sub_i8:
-            out.scale =
-                super(weight.super_scales) * static_cast<float>(static_cast<std::int8_t>(byte(scales)));
+            out.scale = super(at.super_scale) * static_cast<float>(static_cast<std::int8_t>(byte(at.scale)));
             break;
         case ScaleKind::sub_u4:
-            out.scale = super(weight.super_scales) * static_cast<float>(byte(scales) & 15);
+            out.scale = super(at.super_scale) * static_cast<float>(byte(at.scale) & 15);
             break;
         case ScaleKind::e8m0:
-            out.scale = e8m0_value(static_cast<std::uint8_t>(byte(scales)));
+            out.scale = e8m0_value(static_cast<std::uint8_t>(byte(at.scale)));
             break;
         case ScaleKind::ue4m3:
-            out.scale = ue4m3_value(static_cast<std::uint8_t>(byte(scales)));
+            out.scale = ue4m3_value(static_cast<std::uint8_t>(byte(at.scale)));
             break;
         case ScaleKind::none:
             break;
     }
     switch (format.offset) {
         case OffsetKind::bias:
-            out.plus = load_float(offsets, group, format.scale);
+            out.plus = load_float(at.offset, 0, format.scale);
             break;
         case OffsetKind::sub_u8:
-            out.minus = super(weight.super_mins) * static_cast<float>(byte(offsets));
+            out.minus = super(at.super_min) * static_cast<float>(byte(at.offset));
             break;
         case OffsetKind::sub_u4:
-            out.minus = super(weight.super_mins) * static_cast<float>(byte(scales) >> 4);
+            out.minus = super(at.super_min) * static_cast<float>(byte(at.scale) >> 4);
             break;
         case OffsetKind::none:
             break;
     }
     return out;
+}
+
+float element(const WeightFormat& format, const Affine& group, unsigned code, float global) {
+    float value = group.scale * value_of_code(format, code);
+    if (format.offset == OffsetKind::bias)
+        value += group.plus;
+    else if (format.offset != OffsetKind::none)
+        value -= group.minus;
+    return global == 1.0f ? value : value * global;
+}
+
+// Code of element e of row i in a unit of a tile.
+unsigned code_in_unit(const WeightFormat& format, const TileUnit& unit, const std::byte* at, int i, int e) {
+    const int chunk = e / unit.chunk, in = e % unit.chunk, half = unit.chunk / 2;
+    const unsigned low = load_u32(at + unit.low + (chunk * kTiledRows + i) * 4) >> (unit.low_bits * in) & ((1u << unit.low_bits) - 1);
+    const std::byte* high = at + unit.high;
+    switch (format.bits - unit.low_bits) {
+        case 1:
+            return low | (load_u32(high + (chunk * half + in % half) * 4) >> (2 * i + in / half) & 1) << unit.low_bits;
+        case 2: {
+            const int in16 = e % 16;
+            const auto four = std::to_integer<unsigned>(high[(e / 16 * kTiledRows + i) * 4 + in16 % 8 / 4 * 2 + in16 / 8]);
+            return low | (four >> (2 * (e % 4)) & 3) << unit.low_bits;
+        }
+        default:
+            return low;
+    }
+}
+
+void decode_tiled_row(const Weight& weight, std::int64_t row, float* out) {
+    const WeightFormat& format = weight.format;
+    const std::byte* at = weight.codes.data + static_cast<std::size_t>(row / kTiledRows) * weight.codes.stride;
+    const int i = static_cast<int>(row % kTiledRows);
+    for (std::int64_t column = 0; column < weight.cols; column += kUnitColumns) {
+        const auto columns = static_cast<int>(std::min<std::int64_t>(kUnitColumns, weight.cols - column));
+        const TileUnit unit = tile_unit(format, columns);
+        for (int first = 0; first < columns; first += format.group) {
+            const std::size_t place = static_cast<std::size_t>(first / format.group * kTiledRows + i) * unit.scale_bytes;
+            const Affine group = group_values(format, {at + place, at + unit.offsets + place,
+                                                       at + unit.super_scales + 2 * i, at + unit.super_mins + 2 * i});
+            for (int e = first; e < std::min<int>(first + format.group, columns); ++e)
+                out[column + e] = element(format, group, code_in_unit(format, unit, at, i, e), weight.global_scale);
+        }
+        at += unit.bytes;
+    }
 }
 
 }  // namespace
@@ -231,12 +275,14 @@ PlaneStrides tight_strides(const WeightFormat& format, std::int64_t cols) {
 }
 
 std::size_t Weight::bytes() const {
+    if (tiled) return static_cast<std::size_t>((rows + kTiledRows - 1) / kTiledRows) * codes.stride;
     const PlaneStrides s = tight_strides(format, cols);
     return static_cast<std::size_t>(rows) *
            (s.codes + s.codes_high + s.scales + s.offsets + s.super_scales + s.super_mins);
 }
 
 void decode_row(const Weight& weight, std::int64_t row, float* out) {
+    if (weight.tiled) return decode_tiled_row(weight, row, out);
     const WeightFormat& format = weight.format;
     const std::byte* codes = weight.codes.data + row * weight.codes.stride;
     const float global = weight.global_scale;
@@ -264,17 +310,19 @@ void decode_row(const Weight& weight, std::int64_t row, float* out) {
     }
     const std::byte* high =
         weight.codes_high.data ? weight.codes_high.data + row * weight.codes_high.stride : nullptr;
+    const std::int64_t scale_bytes = format.scale == ScaleKind::f16 || format.scale == ScaleKind::bf16 ? 2
+                                     : format.scale == ScaleKind::f32                                  ? 4
+                                                                                                       : 1;
+    const auto at = [&](const Plane& plane, std::int64_t byte) {
+        return plane.data ? plane.data + row * plane.stride + byte : nullptr;
+    };
     for (std::int64_t first = 0; first < weight.cols; first += format.group) {
-        const Affine group = group_values(weight, row, first / format.group);
+        const std::int64_t group_at = first / format.group * scale_bytes, super_at = first / 256 * 2;
+        const Affine group = group_values(format, {at(weight.scales, group_at), at(weight.offsets, group_at),
+                                                   at(weight.super_scales, super_at), at(weight.super_mins, super_at)});
         const std::int64_t last = std::min<std::int64_t>(first + format.group, weight.cols);
-        for (std::int64_t e = first; e < last; ++e) {
-            float value = group.scale * value_of_code(format, code_at(format, codes, high, e));
-            if (format.offset == OffsetKind::bias)
-                value += group.plus;
-            else if (format.offset != OffsetKind::none)
-                value -= group.minus;
-            out[e] = global == 1.0f ? value : value * global;
-        }
+        for (std::int64_t e = first; e < last; ++e)
+            out[e] = element(format, group, code_at(format, codes, high, e), global);
     }
 }
 

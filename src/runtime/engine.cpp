@@ -99,7 +99,7 @@ std::shared_ptr<Engine> Engine::load(const std::string& path, const LoadOptions&
     s.options.threads = s.pool->size();
     s.backend = make_cpu_backend(*s.pool);
     s.file = open_model_file(path);
-    s.model = bind_model(*s.file, *s.pool);
+    s.model = bind_model(*s.file, *s.pool, s.backend->layout());
     const ModelSpec& spec = s.model->spec;
 
     if (s.options.ctx == 0) s.options.ctx = spec.context_length > 0 ? std::min(spec.context_length, 4096) : 4096;

@@ -44,7 +44,7 @@ struct Launch {
     std::vector<float> values;
     Rows rows;
 
-    Launch(const WeightFormat& format, DType type, int m_, std::int64_t n, std::int64_t k, Isa isa,
+    Launch(const NamedFormat& format, DType type, int m_, std::int64_t n, std::int64_t k, Isa isa,
            bool f32_out = true, unsigned seed = 1)
         : w(random_weight(format, n, k, seed)),
           w2(random_weight(format, n, k, seed + 1)),
@@ -128,7 +128,7 @@ TEST(Matmul, EveryFormatTypeAndShape) {
                     const std::int64_t
                         n = ns[pick / ms.size() % ns.size()],
                         k = ks[(long_tests() ? pick / ms.size() / ns.size() : pick) % ks.size()];
-                    Launch launch(format.format, type, m, n, k, isa);
+                    Launch launch(format, type, m, n, k, isa);
                     launch.go(isa);
                     expect_close(launch, isa, label(isa, type, format, m, n, k));
                     if (HasFatalFailure()) return;
@@ -143,7 +143,7 @@ std::vector<NamedFormat> few_formats() {
         for (const char* name :
              {"gguf f32", "gguf bf16", "gguf q4_0", "gguf q4_k", "gguf q5_k", "gguf q6_k", "gguf q8_0",
               "gguf q3_k", "gguf q2_k", "mlx q4/64 bf16 +bias", "mlx q3/32 f16 +bias", "mlx mxfp8"})
-            if (f.name == name) out.push_back(f);
+            if (f.name == name || f.name == name + std::string(" tiled")) out.push_back(f);
     return out;
 }
 
@@ -152,11 +152,11 @@ TEST(Matmul, RowsDoNotDependOnTheirNumber) {
         for (const NamedFormat& format : few_formats())
             for (const DType type : types()) {
                 const std::int64_t k = format.format.is_dense() ? 300 : 768, n = 45;
-                Launch all(format.format, type, 8, n, k, isa);
+                Launch all(format, type, 8, n, k, isa);
                 all.go(isa);
                 const std::vector<float> want = all.result();
                 for (int m = 1; m <= 8; ++m) {
-                    Launch some(format.format, type, 8, n, k, isa);
+                    Launch some(format, type, 8, n, k, isa);
                     some.m = m;
                     some.rows = Rows().add(0, 0, m);
                     some.go(isa);
@@ -166,7 +166,7 @@ TEST(Matmul, RowsDoNotDependOnTheirNumber) {
                 }
                 // One row alone, wherever it stood.
                 for (int t : {0, 3, 7}) {
-                    Launch one(format.format, type, 8, n, k, isa);
+                    Launch one(format, type, 8, n, k, isa);
                     one.m = 1;
                     one.rows = Rows().add(0, 0, 1);
                     one.p.x = static_cast<const char*>(one.x.data()) +
@@ -184,10 +184,10 @@ TEST(Matmul, AnySplitOfItemsGivesTheSameBits) {
         for (const NamedFormat& format : few_formats())
             for (const int m : {1, 5, 40}) {
                 const std::int64_t k = format.format.is_dense() ? 100 : 256, n = 333;
-                Launch whole(format.format, DType::bf16, m, n, k, isa);
+                Launch whole(format, DType::bf16, m, n, k, isa);
                 whole.go(isa);
                 for (const Split split : {Split::backwards, Split::random}) {
-                    Launch other(format.format, DType::bf16, m, n, k, isa);
+                    Launch other(format, DType::bf16, m, n, k, isa);
                     other.go(isa, split);
                     ASSERT_EQ(whole.y.copy(), other.y.copy()) << label(isa, DType::bf16, format, m, n, k);
                 }
@@ -200,8 +200,8 @@ TEST(Matmul, PlainEpilogueRoundsTheSum) {
         for (const NamedFormat& format : few_formats())
             for (const DType type : types())
                 for (const int m : {3, 20}) {
-                    Launch wide(format.format, type, m, 41, 768, isa),
-                        narrow(format.format, type, m, 41, 768, isa, false);
+                    Launch wide(format, type, m, 41, 768, isa),
+                        narrow(format, type, m, 41, 768, isa, false);
                     const std::vector<float> bias = normal(41, DType::f32, 9);
                     wide.p.bias = narrow.p.bias = bias.data();
                     wide.go(isa);
@@ -216,8 +216,8 @@ TEST(Matmul, BiasAndSoftcap) {
     for (const Isa isa : isas())
         for (const int m : {2, 20}) {
             const NamedFormat format = few_formats()[2];
-            Launch bare(format.format, DType::bf16, m, 41, 256, isa),
-                capped(format.format, DType::bf16, m, 41, 256, isa);
+            Launch bare(format, DType::bf16, m, 41, 256, isa),
+                capped(format, DType::bf16, m, 41, 256, isa);
             const std::vector<float> bias = normal(41, DType::f32, 9);
             capped.p.bias = bias.data();
             capped.p.softcap = 3;
@@ -235,8 +235,8 @@ TEST(Matmul, FusedAddEqualsTheAddKernel) {
         for (const DType type : types())
             for (const int m : {1, 6, 20}) {
                 const NamedFormat format = few_formats()[3];
-                Launch plain(format.format, type, m, 53, 768, isa, false),
-                    fused(format.format, type, m, 53, 768, isa, false);
+                Launch plain(format, type, m, 53, 768, isa, false),
+                    fused(format, type, m, 53, 768, isa, false);
                 plain.go(isa);
                 fused.p.epilogue = Epilogue::add;
                 fused.go(isa);
@@ -246,7 +246,7 @@ TEST(Matmul, FusedAddEqualsTheAddKernel) {
                 run(add_kernel(add, isa), add, plain.rows.step());
                 ASSERT_EQ(plain.y.copy(), fused.y.copy()) << label(isa, type, format, m, 53, 768);
                 // In place: the residual is y.
-                Launch in_place(format.format, type, m, 53, 768, isa, false);
+                Launch in_place(format, type, m, 53, 768, isa, false);
                 std::memcpy(in_place.y.data(), in_place.residual.data(), in_place.y.bytes());
                 in_place.p.residual = in_place.p.y;
                 in_place.p.epilogue = Epilogue::add;
@@ -264,14 +264,14 @@ TEST(Matmul, FusedActMulEqualsItsParts) {
                     const std::int64_t n = 75, k = 512;
                     const std::vector<float> bias = normal(75, DType::f32, 9),
                                              bias2 = normal(75, DType::f32, 10);
-                    Launch gate(format.format, type, m, n, k, isa, false),
-                        up(format.format, type, m, n, k, isa, false);
+                    Launch gate(format, type, m, n, k, isa, false),
+                        up(format, type, m, n, k, isa, false);
                     gate.p.bias = bias.data();
                     up.p.w = &up.w2;
                     up.p.bias = bias2.data();
                     gate.go(isa);
                     up.go(isa);
-                    Launch fused(format.format, type, m, n, k, isa, false);
+                    Launch fused(format, type, m, n, k, isa, false);
                     fused.p.w2 = &fused.w2;
                     fused.p.bias = bias.data(), fused.p.bias2 = bias2.data();
                     fused.p.epilogue = Epilogue::act_mul;
@@ -290,13 +290,18 @@ TEST(Matmul, FusedActMulEqualsItsParts) {
 TEST(Matmul, ActMulOverTwoFormats) {
     const auto find = [](const std::string& name) {
         for (const NamedFormat& f : all_formats())
-            if (f.name == name) return f.format;
-        return WeightFormat{};
+            if (f.name == name) return f;
+        ADD_FAILURE() << name;
+        return NamedFormat{};
     };
-    const WeightFormat first = find("gguf q4_k");
     for (const Isa isa : isas())
-        for (const char* name : {"gguf q6_k", "gguf q3_k", "gguf q8_0", "gguf f16", "mlx q5/64 bf16 +bias"})
+        for (const auto& [a, name] : {std::pair("gguf q4_k", "gguf q6_k"), {"gguf q4_k", "gguf q3_k"}, {"gguf q4_k", "gguf q8_0"},
+                                      {"gguf q4_k", "gguf f16"}, {"gguf q4_k", "mlx q5/64 bf16 +bias"},
+                                      {"gguf q4_k tiled", "gguf q6_k tiled"}, {"gguf q4_k tiled", "gguf q8_0 tiled"},
+                                      {"gguf q4_k tiled", "gguf q4_k"}, {"gguf q4_k", "gguf q6_k tiled"},
+                                      {"gguf bf16", "gguf q8_0 tiled"}, {"gguf q3_k tiled", "gguf f16"}})
             for (const int m : {1, 3}) {
+                const NamedFormat first = find(a);
                 const std::int64_t n = 40, k = 512;
                 Launch gate(first, DType::bf16, m, n, k, isa, false),
                     up(find(name), DType::bf16, m, n, k, isa, false, 1);
@@ -326,8 +331,8 @@ TEST(Matmul, FusedNormEqualsTheNormKernel) {
                         if (formula != NormFormula::two_rounding && format.name != "gguf q4_0") continue;
                         const std::int64_t k = format.format.is_dense() ? 100 : 768, n = 19;
                         const std::vector<float> weight = normal(static_cast<std::size_t>(k), DType::bf16, 5);
-                        Launch fused(format.format, type, m, n, k, isa),
-                            parts(format.format, type, m, n, k, isa);
+                        Launch fused(format, type, m, n, k, isa),
+                            parts(format, type, m, n, k, isa);
                         fused.p.norm_weight = weight.data();
                         fused.p.norm = formula;
                         fused.p.eps = 1e-5f;
@@ -349,7 +354,7 @@ TEST(Matmul, SharedInput) {
         std::vector<std::unique_ptr<Launch>> launches;
         std::vector<std::vector<unsigned char>> want;
         for (std::size_t i = 0; i < formats.size(); ++i) {
-            launches.push_back(std::make_unique<Launch>(formats[i].format, DType::bf16, 3, 40, 768, isa));
+            launches.push_back(std::make_unique<Launch>(formats[i], DType::bf16, 3, 40, 768, isa));
             launches.back()->go(isa);
             want.push_back(launches.back()->y.copy());
         }
@@ -384,8 +389,8 @@ TEST(Matmul, SharedInput) {
 TEST(Matmul, OutputRows) {
     for (const Isa isa : isas()) {
         const NamedFormat format = few_formats()[2];
-        Launch all(format.format, DType::bf16, 3, 40, 256, isa),
-            some(format.format, DType::bf16, 3, 40, 256, isa);
+        Launch all(format, DType::bf16, 3, 40, 256, isa),
+            some(format, DType::bf16, 3, 40, 256, isa);
         all.go(isa);
         some.p.output_rows = true;
         some.rows = Rows().add(0, 0, 9);
@@ -401,10 +406,11 @@ TEST(Matmul, OutputRows) {
 TEST(Matmul, GemmBeyondOneTile) {
     for (const Isa isa : isas()) {
         if (isa == Isa::plain) continue;
-        for (const char* name : {"gguf q4_k", "gguf q6_k", "gguf q3_k", "gguf bf16", "mlx q5/64 bf16 +bias"})
+        for (const char* name : {"gguf q4_k", "gguf q6_k", "gguf q3_k", "gguf bf16", "mlx q5/64 bf16 +bias",
+                                 "gguf q4_k tiled", "gguf q6_k tiled", "gguf q3_k tiled", "gguf q8_0 tiled"})
             for (const NamedFormat& format : all_formats()) {
                 if (format.name != name) continue;
-                Launch launch(format.format, DType::bf16, 530, 14, 1280, isa);
+                Launch launch(format, DType::bf16, 530, 14, 1280, isa);
                 launch.go(isa);
                 expect_close(launch, isa, label(isa, DType::bf16, format, 530, 14, 1280));
             }
@@ -414,7 +420,7 @@ TEST(Matmul, GemmBeyondOneTile) {
 TEST(Matmul, SamePackingNeedsTheSameOrder) {
     const auto weight = [](const char* name) {
         for (const NamedFormat& f : all_formats())
-            if (f.name == name) return random_weight(f.format, 1, 256, 1);
+            if (f.name == name) return random_weight(f, 1, 256, 1);
         return Weight{};
     };
     const Weight q4 = weight("gguf q4_k"), q6 = weight("gguf q6_k"), q2 = weight("gguf q2_k"),

@@ -13,6 +13,7 @@
 
 #include "base/float16.h"
 #include "quant/convert.h"
+#include "quant/tiles.h"
 #include "quant/weight.h"
 
 namespace forge::test {
@@ -44,6 +45,7 @@ struct NamedFormat {
     std::string name;
     WeightFormat format;
     int multiple;  // columns come in multiples of it
+    bool tiled = false;
 };
 
 inline std::vector<NamedFormat> all_formats() {
@@ -73,6 +75,12 @@ inline std::vector<NamedFormat> all_formats() {
     const WeightFormat mxfp8{CodeMap::e4m3,   DType::f32,      Packing::stream, 8, 32, 0,
                              ScaleKind::e8m0, OffsetKind::none};
     out.push_back({"mlx mxfp8", mxfp8, 32});
+    for (std::size_t i = 0, rows = out.size(); i < rows; ++i)
+        if (can_tile(out[i].format)) {
+            out.push_back(out[i]);
+            out.back().name += " tiled";
+            out.back().tiled = true;
+        }
     return out;
 }
 
@@ -149,6 +157,27 @@ inline Weight random_weight(const WeightFormat& format, std::int64_t rows, std::
     if (format.offset == OffsetKind::bias) fill(w.offsets, float_type, [&] { return offset(random); });
     if (format.scale == ScaleKind::ue4m3) w.global_scale = 0.37f;
     return w;
+}
+
+// The same weight in tiles.
+inline Weight tiled(const Weight& rows) {
+    Weight w;
+    w.name = rows.name, w.format = rows.format, w.rows = rows.rows, w.cols = rows.cols;
+    w.global_scale = rows.global_scale;
+    const std::size_t stride = tile_bytes(w.format, w.cols);
+    const auto tiles = static_cast<std::size_t>((w.rows + kTiledRows - 1) / kTiledRows);
+    auto block = std::make_shared<GuardedBlock>(stride * tiles);
+    for (std::size_t t = 0; t < tiles; ++t)
+        write_tile(rows, static_cast<std::int64_t>(t) * kTiledRows, block->data() + t * stride);
+    w.tiled = true;
+    w.codes = {block->data(), stride};
+    w.owner = block;
+    return w;
+}
+
+inline Weight random_weight(const NamedFormat& format, std::int64_t rows, std::int64_t cols, unsigned seed) {
+    const Weight w = random_weight(format.format, rows, cols, seed);
+    return format.tiled ? tiled(w) : w;
 }
 
 }  // namespace forge::test

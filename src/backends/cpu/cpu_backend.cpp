@@ -19,6 +19,7 @@ class CpuBackend final : public Backend {
         return {fmt::format("CPU {}", name_of(isa_)), pool_.size(),
                 pages > 0 && page > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page) : 0};
     }
+    WeightLayout layout() const override { return WeightLayout::tiles; }
     std::uint64_t cache_bytes(std::span<const CacheLayer> layers, int slots, int capacity, DType type) const override {
         return CpuCache::total_bytes(layers, slots, capacity, type);
     }

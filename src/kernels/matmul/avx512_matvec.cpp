@@ -1,6 +1,7 @@
 #define FORGE_TARGET_AVX512 1
 #include "matmul/bf16_path.h"
 #include "matmul/matvec.h"
+#include "matmul/tile_words.h"
 
 namespace forge {
 using namespace FORGE_SIMD;

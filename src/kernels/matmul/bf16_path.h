@@ -50,6 +50,7 @@ FORGE_INLINE __mmask32 load_mask(const std::uint8_t* p) {
 template <CodeKind kind, typename Derived>
 struct WordPathBase {
     using X = bf16;
+    static constexpr bool tiled = false;
     static constexpr CodeKind code_kind = kind;
     static constexpr bool scaled = !is_dense(kind);
     static constexpr int lane_elements = stride_of(kind);

@@ -8,6 +8,7 @@
 #include "matmul/prepare.h"
 #include "matmul/scales.h"
 #include "matmul/stream.h"
+#include "matmul/tile_codec.h"
 
 namespace forge::FORGE_SIMD {
 
@@ -134,6 +135,67 @@ __attribute__((noinline)) void dequantise(const Codec<kind>& codec, const Weight
     }
 }
 
+#ifdef FORGE_SIMD_BF16_DOT
+// Lane by lane a pair of bf16: a, then b.
+FORGE_INLINE F32 pair_words(F32 a, F32 b) {
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                           5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return {_mm512_castsi512_ps(_mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b.v, a.v)))};
+}
+#else
+FORGE_INLINE F32 pair_words(F32 a, F32) { return a; }
+#endif
+
+// Columns [k, k + columns) of `count` rows of a tiled W from row n (both of whole tiles, k of whole units) as
+// words of the gemm's tile, zeros up to `padded` columns (a multiple of 2 kLanes).
+template <CodeKind kind, bool pairs>
+__attribute__((noinline)) void dequantise_tiles(const Weight& w, std::int64_t n, std::int64_t count, std::int64_t k,
+                                                std::int64_t columns, std::int64_t padded, std::int64_t row_words,
+                                                float* out) {
+    constexpr int chunk = tile_chunk(kind), words = pairs ? 2 : 1;  // columns of a word
+    const TileCodec<kind> codec(w.format);
+    const int group_chunks = w.format.group / chunk;
+    const TileUnit whole = tile_unit(w.format, kUnitColumns);
+    alignas(64) float scales[kUnitColumns / 16 * kLanes], offsets[kUnitColumns / 16 * kLanes] = {};
+    alignas(64) float buffer[kUnitColumns * kLanes];  // [word][row]
+    for (std::int64_t row = 0; row < count; row += kTiledRows) {
+        const auto* tile = reinterpret_cast<const std::uint8_t*>(w.codes.data) +
+                           static_cast<std::size_t>((n + row) / kTiledRows) * w.codes.stride +
+                           static_cast<std::size_t>(k / kUnitColumns) * whole.bytes;
+        for (std::int64_t column = 0; column < padded; column += kUnitColumns, tile += whole.bytes) {
+            const std::int64_t wide = std::min<std::int64_t>(kUnitColumns, padded - column);
+            const std::int64_t width = std::clamp<std::int64_t>(columns - column, 0, kUnitColumns);
+            const TileUnit unit = width == kUnitColumns || width == 0 ? whole : tile_unit(w.format, width);
+            const int chunks = static_cast<int>((width + chunk - 1) / chunk);
+            for (int part = 0; part < kParts; ++part) {
+                if (width > 0)
+                    load_unit_scales(w.format, unit, tile, part, (chunks + group_chunks - 1) / group_chunks, scales,
+                                     offsets);
+                const UnitCodes codes{tile + unit.low + part * kLanes * 4, tile + unit.high};
+                float* to = buffer;
+                for (int c = 0; c < chunks; ++c) {
+                    const auto block = codec.load(codes, c, part);
+                    const F32 scale = load(scales + c / group_chunks * kLanes);
+                    const F32 offset = load(offsets + c / group_chunks * kLanes);
+                    unroll<chunk / words>([&](auto i) __attribute__((always_inline)) {
+                        const F32 first = fma(codec.template value<words * i>(block), scale, offset);
+                        if constexpr (pairs)
+                            store(to + i * kLanes,
+                                  pair_words(first, fma(codec.template value<2 * i + 1>(block), scale, offset)));
+                        else
+                            store(to + i * kLanes, first);
+                    });
+                    to += chunk / words * kLanes;
+                }
+                std::memset(to, 0, static_cast<std::size_t>(buffer + wide / words * kLanes - to) * sizeof(float));
+                float* rows = out + (row + part * kLanes) * row_words + column / words;
+                for (std::int64_t d = 0; d < wide / words; d += kLanes)
+                    transpose(buffer + d * kLanes, kLanes, rows + d, row_words);
+            }
+        }
+    }
+}
+
 // c[panel][row][kLanes] (+)= R rows of the tile times P panels.
 template <bool pairs, int R, int P>
 __attribute__((noinline)) void multiply(const float* w, std::int64_t w_stride, const float* x,
@@ -204,7 +266,12 @@ void multiply_rows(const Weight& w, const MatmulParams& p, std::int64_t n, std::
     for (std::int64_t k = 0; k < padded; k += kGemmDepth) {
         const std::int64_t columns = std::min<std::int64_t>(kGemmDepth, w.cols - k);
         const std::int64_t tile_depth = depth_of<pairs>(std::min<std::int64_t>(kGemmDepth, padded - k));
-        for (std::int64_t r = 0; r < tile_rows; ++r) {
+        const std::int64_t tiled_rows = w.tiled ? round_up(count, kTiledRows) : 0;
+        if constexpr (!is_dense(kind))
+            if (w.tiled)
+                dequantise_tiles<kind, pairs>(w, n, count, k, columns, std::min<std::int64_t>(kGemmDepth, padded - k),
+                                              GemmScratch::row_words, tile);
+        for (std::int64_t r = tiled_rows; r < tile_rows; ++r) {
             float* out = tile + r * GemmScratch::row_words;
             if (r >= count) {
                 std::memset(out, 0, static_cast<std::size_t>(tile_depth) * 4);

@@ -55,12 +55,15 @@ constexpr bool can_have_offsets(CodeKind kind) {
 // Distance between the elements of neighbouring lanes: the order in which x is kept.
 constexpr int stride_of(CodeKind kind) { return is_dense(kind) ? 1 : steps_of(kind); }
 
+// The order in which a gemm wants x: natural where codes do not come several to a lane, or lie in tiles.
+inline int packing_stride(const Weight& w) { return w.tiled ? 1 : stride_of(code_kind(w.format)); }
+
 // Rows of a step that a matmul works on.
 inline int rows_of(const MatmulParams& p, const StepRows& step) {
     return p.output_rows ? step.outputs : step.m;
 }
 
-// Weight rows of a matvec item: 128 KiB of codes or a quarter of a core.s share, a multiple of 8.
+// Weight rows of a matvec item: 128 KiB of codes or a quarter of a core's share, a multiple of 16.
 std::int64_t matvec_rows(const Weight& weight);
 
 inline constexpr int kMatvecTokens = 8;  // rows of x that one pass over the weights serves at most

@@ -105,7 +105,7 @@ std::size_t pack_bytes(const MatmulParams& p, Isa isa) { return functions_of(isa
 
 bool same_packing(const Weight& a, const Weight& b, DType, Isa isa) {
     if (a.cols != b.cols) return false;
-    return isa == Isa::plain || stride_of(code_kind(a.format)) == stride_of(code_kind(b.format));
+    return isa == Isa::plain || packing_stride(a) == packing_stride(b);
 }
 
 }  // namespace forge

@@ -11,6 +11,7 @@
 #include "matmul/prepare.h"
 #include "matmul/scales.h"
 #include "matmul/stream.h"
+#include "matmul/tiled.h"
 
 namespace forge::FORGE_SIMD {
 
@@ -27,6 +28,7 @@ inline constexpr std::int64_t kAhead = 2048;
 template <CodeKind kind>
 struct FloatPath {
     using X = float;
+    static constexpr bool tiled = false;
     static constexpr CodeKind code_kind = kind;
     static constexpr bool scaled = !is_dense(kind);
     static constexpr int lane_elements = stride_of(kind);  // consecutive elements a lane holds
@@ -165,7 +167,7 @@ inline MatvecScratch matvec_scratch_layout(const MatmulParams& p) {
             to_line(unpacked ? columns + 64 : 0),
             to_line(matvec_rows(w) * 4),
             std::min(std::max(p.max_rows, 1), kMatvecTokens),
-            code_kind(w.format) != code_kind(w2.format)};
+            code_kind(w.format) != code_kind(w2.format) || w.tiled != w2.tiled};
 }
 
 // The rows [first, last) of up to two matrices, as four streams far enough apart
@@ -178,8 +180,8 @@ struct RowStreams {
     std::byte* rows_at;  // scales, offsets and codes of kRowSlots rows
     std::int64_t rows_ahead;
     int tokens;
-    const typename Path::X* x[kMatvecTokens];
-    const float* sums[kMatvecTokens];  // over groups
+    const typename Path::X* const* x;
+    const float* const* sums;  // over groups
     int group_vectors;
 
     // The planes beside the codes have short rows, which the machine's prefetchers do not follow.
@@ -271,24 +273,31 @@ template <typename Path>
 void matvec_rows_of(const Weight& w, const MatmulParams& p, const MatvecScratch& scratch, std::byte* rows_at,
                     int tokens, const std::byte* x, const std::byte* sums, std::int64_t first,
                     std::int64_t last, float* const* out) {
-    const Reader<Path> reader(w.format);
-    const bool offsets = w.format.offset != OffsetKind::none;
-    RowStreams<Path> streams{
-        reader,
-        p,
-        scratch,
-        rows_at,
-        1 + 2 * kAhead / (1 + static_cast<std::int64_t>(w.codes.stride)),
-        tokens,
-        {},
-        {},
-        offsets ? static_cast<int>((groups_of(w.format, w.cols) + kLanes - 1) / kLanes) : 0};
+    const typename Path::X* x_of[kMatvecTokens];
+    const float* sums_of[kMatvecTokens];
     for (int t = 0; t < tokens; ++t) {
-        streams.x[t] = reinterpret_cast<const typename Path::X*>(x + static_cast<std::size_t>(t) *
-                                                                         (scratch.x + scratch.sums));
-        streams.sums[t] = reinterpret_cast<const float*>(sums + static_cast<std::size_t>(t) * scratch.sums);
+        x_of[t] = reinterpret_cast<const typename Path::X*>(x + static_cast<std::size_t>(t) * (scratch.x + scratch.sums));
+        sums_of[t] = reinterpret_cast<const float*>(sums + static_cast<std::size_t>(t) * scratch.sums);
     }
-    streams.matrix(w, first, last, out);
+    if constexpr (Path::tiled) {
+        const TileReader<Path> reader(w);
+        const TileStreams<Path> streams{reader, w, tokens, x_of, sums_of};
+        streams.tiles(first / kTiledRows, (last + kTiledRows - 1) / kTiledRows, out);
+    } else {
+        const Reader<Path> reader(w.format);
+        const bool offsets = w.format.offset != OffsetKind::none;
+        const RowStreams<Path> streams{
+            reader,
+            p,
+            scratch,
+            rows_at,
+            1 + 2 * kAhead / (1 + static_cast<std::int64_t>(w.codes.stride)),
+            tokens,
+            x_of,
+            sums_of,
+            offsets ? static_cast<int>((groups_of(w.format, w.cols) + kLanes - 1) / kLanes) : 0};
+        streams.matrix(w, first, last, out);
+    }
 }
 
 // Sums of x over the groups of w from its lane sums, for each row of x.
@@ -300,6 +309,10 @@ inline void sum_groups(const Weight& w, const MatvecScratch& scratch, int tokens
         const auto* lanes = reinterpret_cast<const float*>(
             x + static_cast<std::size_t>(t) * (scratch.x + scratch.sums) + scratch.x);
         auto* to = reinterpret_cast<float*>(out + static_cast<std::size_t>(t) * scratch.sums);
+        if (w.tiled) {
+            sum_tile_groups(w, w.cols, lanes, to);
+            continue;
+        }
         std::int64_t count = layout.padded / layout.stride;  // lanes, whole vectors
         std::memcpy(to, lanes, static_cast<std::size_t>(count) * sizeof(float));
         for (int width = layout.stride; width < w.format.group; width *= 2) {  // neighbours become one
@@ -320,10 +333,12 @@ struct PathFor {
 };
 
 template <typename T, typename Fn>
-void with_path(CodeKind kind, Fn&& fn) {
-    switch (kind) {
-#define FORGE_PATH(kind) \
-    case CodeKind::kind: \
+void with_path(const Weight& w, Fn&& fn) {
+    switch (code_kind(w.format)) {
+#define FORGE_PATH(kind)                                                        \
+    case CodeKind::kind:                                                        \
+        if constexpr (!is_dense(CodeKind::kind))                                \
+            if (w.tiled) return fn(TilePathFor<T, CodeKind::kind>{});           \
         return fn(PathFor<T, CodeKind::kind>{});
         FORGE_PATH(dense_f32)
         FORGE_PATH(dense_f16)
@@ -342,8 +357,9 @@ void with_path(CodeKind kind, Fn&& fn) {
 // The order in which a path wants x: paths with equal orders can share it.
 template <typename Path>
 std::uint64_t order_of(const Weight& w) {
-    const InputLayout layout = input_layout(w);
-    return static_cast<std::uint64_t>(layout.stride) | (sizeof(typename Path::X) == 2 ? 32u : 0u) | 64u;
+    const std::uint64_t words = sizeof(typename Path::X) == 2 ? 32 : 0;
+    if constexpr (Path::tiled) return static_cast<std::uint64_t>(words ? Path::chunk : 0) | words | 128u;
+    return static_cast<std::uint64_t>(input_layout(w).stride) | words | 64u;
 }
 
 // x' and lane sums of all rows of x in the order of `w`, from `at` on.
@@ -354,9 +370,15 @@ void prepare_input(const MatmulParams& p, const Weight& w, int first_token, int 
     for (int t = 0; t < tokens; ++t) {
         auto* x = reinterpret_cast<float*>(at + static_cast<std::size_t>(t) * (scratch.x + scratch.sums));
         auto* sums = reinterpret_cast<float*>(reinterpret_cast<std::byte*>(x) + scratch.x);
+        if constexpr (Path::tiled) {
+            const std::int64_t padded = round_up(w.cols, kUnitColumns);
+            prepare_row<T>(p, first_token + t, padded, natural);
+            arrange_input<Path>(natural, padded, reinterpret_cast<typename Path::X*>(x), sums);
+            continue;
+        }
         prepare_row<T>(p, first_token + t, layout.padded, natural);
         reorder(layout, natural, x, layout.stride > 1 ? sums : nullptr);
-        if constexpr (sizeof(typename Path::X) == 2) narrow_row(layout, x, reinterpret_cast<bf16*>(x));
+        if constexpr (!Path::tiled && sizeof(typename Path::X) == 2) narrow_row(layout, x, reinterpret_cast<bf16*>(x));
     }
 }
 
@@ -378,7 +400,7 @@ void matvec(const void* params, const StepRows& step, std::int64_t first, std::i
 
     for (int first_token = 0; first_token < total; first_token += scratch.tokens) {
         const int tokens = std::min(scratch.tokens, total - first_token);
-        with_path<T>(code_kind(p.w->format), [&](auto path) {
+        with_path<T>(*p.w, [&](auto path) {
             using Path = typename decltype(path)::type;
             const std::uint64_t order = order_of<Path>(*p.w);
             // Once a step and thread: the tag (serial, input, order) names what lies in front of scratch.
@@ -392,7 +414,7 @@ void matvec(const void* params, const StepRows& step, std::int64_t first, std::i
         });
         std::byte* w2_input = x;
         if (scratch.second)
-            with_path<T>(code_kind(p.w2->format), [&](auto path) {
+            with_path<T>(*p.w2, [&](auto path) {
                 using Path = typename decltype(path)::type;
                 w2_input = x2;
                 prepare_input<T, Path>(p, *p.w2, first_token, tokens, scratch, x2,
@@ -408,12 +430,12 @@ void matvec(const void* params, const StepRows& step, std::int64_t first, std::i
         }
         for (std::int64_t i = first; i < last; ++i) {
             const std::int64_t from = i * item, to = std::min(n, from + item);
-            with_path<T>(code_kind(p.w->format), [&](auto path) {
+            with_path<T>(*p.w, [&](auto path) {
                 using Path = typename decltype(path)::type;
                 matvec_rows_of<Path>(*p.w, p, scratch, rows_at, tokens, x, group_sums, from, to, a);
             });
             if (p.w2)
-                with_path<T>(code_kind(p.w2->format), [&](auto path) {
+                with_path<T>(*p.w2, [&](auto path) {
                     using Path = typename decltype(path)::type;
                     matvec_rows_of<Path>(*p.w2, p, scratch, rows_at, tokens, w2_input, group_sums2, from, to,
                                          b);

@@ -17,7 +17,7 @@ struct InputLayout {
 };
 
 inline InputLayout input_layout(const Weight& w) {
-    const CodeKind kind = code_kind(w.format);
+    const CodeKind kind = w.tiled ? CodeKind::dense_f32 : code_kind(w.format);  // tiled: in natural order
     const std::int64_t block = static_cast<std::int64_t>(steps_of(kind)) * kLanes;
     return {stride_of(kind), block, round_up(w.cols, block), w.format.offset != OffsetKind::none};
 }

@@ -13,7 +13,8 @@ namespace forge {
 // and binds every tensor. GGUF blocks become planes in parallel on `pool` with a
 // progress bar; Hugging Face tensors stay mapped. An unknown architecture, rope
 // type or quirk is an Error that names it.
-std::shared_ptr<const BoundModel> bind_model(const ModelFile& file, ThreadPool& pool);
+// What is converted anyway is laid out as `layout` says; mapped weights keep their rows.
+std::shared_ptr<const BoundModel> bind_model(const ModelFile& file, ThreadPool& pool, WeightLayout layout = WeightLayout::rows);
 
 // The descriptor alone (for inspect and tests). WeightIds are those that bind_model would
 // give; -1 for tensors that the file does not have, required or not.

@@ -1,5 +1,6 @@
-// Weights as planes: flat arrays that a kernel reads with wide loads. Nothing
-// is interleaved; every GGUF and MLX format maps onto these fields exactly.
+// Weights as planes: flat arrays that a kernel reads with wide loads, row by row
+// (or, for the CPU, in tiles: quant/tiles.h). Every GGUF and MLX format maps onto
+// these fields exactly.
 //
 // A weight is a matrix W[rows, cols] (y = W x); groups run along a row.
 // A quantised element is   w = S[group] * T(code) - or + B[group]
@@ -71,6 +72,9 @@ struct WeightFormat {
 // "bf16", "q4/32 f16 z8", ... : one word for tables and kernel names.
 std::string describe(const WeightFormat& format);
 
+// How the planes of a matrix lie: row by row, or in tiles of sixteen rows (quant/tiles.h).
+enum class WeightLayout : std::uint8_t { rows, tiles };
+
 struct Plane {
     const std::byte* data = nullptr;
     std::size_t stride = 0;  // bytes from one row to the next; the last row is stride bytes long too
@@ -80,6 +84,7 @@ struct Weight {
     std::string name;             // as in the source file, for messages
     WeightFormat format;
     std::int64_t rows = 0, cols = 0;   // a vector is one row
+    bool tiled = false;           // `codes` holds all planes in tiles of sixteen rows (quant/tiles.h), the others are absent
     Plane codes, codes_high;
     Plane scales;                 // float per group, or byte per group (sub_*, e8m0, ue4m3)
     Plane offsets;                // bias: float per group; sub_u8: byte per group

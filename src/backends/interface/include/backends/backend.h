@@ -53,6 +53,8 @@ class Backend {
   public:
     virtual ~Backend() = default;
     virtual BackendLimits limits() const = 0;
+    // The layout that the kernels read fastest, for weights that are converted anyway; any layout works.
+    virtual WeightLayout layout() const = 0;
     // Bytes of KV cache that `create_cache` would take.
     virtual std::uint64_t cache_bytes(std::span<const CacheLayer> layers, int slots, int capacity, DType type) const = 0;
     virtual std::shared_ptr<Cache> create_cache(std::span<const CacheLayer> layers, int slots, int capacity, DType type) = 0;

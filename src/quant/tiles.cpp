@@ -1,0 +1,146 @@
+#include "quant/tiles.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace forge {
+namespace {
+
+std::uint32_t load_u32(const std::byte* at) {
+    std::uint32_t value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+}
+void store_u32(std::byte* at, std::uint32_t value) { std::memcpy(at, &value, sizeof value); }
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// The rows of a tile in one plane, from a column's byte on; null past the last row.
+struct Rows {
+    const std::byte* at[kTiledRows];
+    Rows(const Plane& plane, std::int64_t first, std::int64_t rows, std::size_t from) {
+        for (int i = 0; i < kTiledRows; ++i)
+            at[i] = plane.data && first + i < rows
+                        ? plane.data + static_cast<std::size_t>(first + i) * plane.stride + from
+                        : nullptr;
+    }
+};
+
+// `count` elements of `bytes` bytes of each row, element by element.
+void interleave(const Rows& rows, std::int64_t count, std::size_t bytes, std::byte* out) {
+    for (int i = 0; i < kTiledRows; ++i) {
+        if (!rows.at[i]) continue;
+        const std::byte* from = rows.at[i];
+        std::byte* to = out + static_cast<std::size_t>(i) * bytes;
+        for (std::int64_t e = 0; e < count; ++e, from += bytes, to += kTiledRows * bytes)
+            std::memcpy(to, from, bytes);
+    }
+}
+
+// Codes' low bits: whole words, and the bytes of a last one that ends inside it.
+void write_low(const Rows& rows, std::int64_t bytes, std::byte* out) {
+    interleave(rows, bytes / 4, 4, out);
+    const std::size_t whole = static_cast<std::size_t>(bytes / 4 * 4), rest = static_cast<std::size_t>(bytes % 4);
+    if (rest == 0) return;
+    for (int i = 0; i < kTiledRows; ++i)
+        if (rows.at[i]) std::memcpy(out + whole * kTiledRows + 4 * i, rows.at[i] + whole, rest);
+}
+
+// Masks of the planes (bit w of mask j: element chunk / 2 * w + j) to masks of the tile.
+void write_masks(const Rows& rows, std::int64_t columns, int chunk, std::byte* out) {
+    const int masks = chunk / 2;             // of a chunk, and of a block of the plane
+    const std::int64_t block = 32 * masks;   // columns whose bits the masks of the plane hold
+    for (std::int64_t b = 0; b * block < columns; ++b)
+        for (int j = 0; j < masks; ++j) {
+            std::uint32_t of_row[kTiledRows];
+            for (int i = 0; i < kTiledRows; ++i)
+                of_row[i] = rows.at[i] ? load_u32(rows.at[i] + (b * masks + j) * 4) : 0;
+            const std::int64_t chunks = std::min<std::int64_t>(16, ceil_div(columns - b * block, chunk));
+            for (std::int64_t c = 0; c < chunks; ++c) {
+                std::uint32_t mask = 0;
+                for (int i = 0; i < kTiledRows; ++i) mask |= ((of_row[i] >> (2 * c)) & 3) << (2 * i);
+                store_u32(out + ((b * 16 + c) * masks + j) * 4, mask);
+            }
+        }
+}
+
+// Bytes 2 * w + h of the plane (elements 128 * h + 4 * w and three more of a unit) to the tile's.
+void write_twos(const Rows& rows, std::int64_t columns, std::byte* out) {
+    for (int i = 0; i < kTiledRows; ++i) {
+        if (!rows.at[i]) continue;
+        for (std::int64_t e = 0; e < columns; e += 4) {
+            const std::int64_t in = e % 16;
+            out[(e / 16 * kTiledRows + i) * 4 + in % 8 / 4 * 2 + in / 8] = rows.at[i][2 * (e % 128 / 4) + e / 128];
+        }
+    }
+}
+
+std::size_t to_line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+int low_bits_of(const WeightFormat& format) { return format.bits <= 3 ? 2 : format.bits <= 6 ? 4 : 8; }
+
+}  // namespace
+
+bool can_tile(const WeightFormat& format) {
+    if (format.is_dense()) return false;
+    return format.packing != Packing::stream || format.bits == 2 || format.bits == 4 || format.bits == 8;
+}
+
+TileUnit tile_unit(const WeightFormat& format, std::int64_t columns) {
+    TileUnit unit{};
+    unit.low_bits = low_bits_of(format);
+    unit.chunk = 32 / unit.low_bits;
+    const std::size_t groups = static_cast<std::size_t>(ceil_div(columns, format.group));
+    const bool two_bytes = format.scale == ScaleKind::f16 || format.scale == ScaleKind::bf16;
+    unit.scale_bytes = two_bytes ? 2 : format.scale == ScaleKind::f32 ? 4 : 1;
+    std::size_t at = groups * unit.scale_bytes * kTiledRows;
+    unit.offsets = at;
+    if (format.offset == OffsetKind::bias || format.offset == OffsetKind::sub_u8)
+        at += groups * unit.scale_bytes * kTiledRows;
+    unit.super_scales = at;
+    if (format.scale == ScaleKind::sub_u8 || format.scale == ScaleKind::sub_i8 || format.scale == ScaleKind::sub_u4)
+        at += 2 * kTiledRows;
+    unit.super_mins = at;
+    if (format.offset == OffsetKind::sub_u8 || format.offset == OffsetKind::sub_u4) at += 2 * kTiledRows;
+    unit.low = at = to_line(at);
+    const auto chunks = static_cast<std::size_t>(ceil_div(columns, unit.chunk));
+    at += chunks * 4 * kTiledRows;
+    unit.high = at;
+    const int high_bits = format.bits - unit.low_bits;
+    if (high_bits == 1) at += chunks * 2 * static_cast<std::size_t>(unit.chunk);
+    if (high_bits == 2) at += static_cast<std::size_t>(ceil_div(columns, 16)) * 4 * kTiledRows;
+    unit.bytes = to_line(at);
+    return unit;
+}
+
+std::size_t tile_bytes(const WeightFormat& format, std::int64_t columns) {
+    const std::size_t whole = static_cast<std::size_t>(columns / kUnitColumns) * tile_unit(format, kUnitColumns).bytes;
+    return whole + (columns % kUnitColumns ? tile_unit(format, columns % kUnitColumns).bytes : 0);
+}
+
+void write_tile(const Weight& w, std::int64_t first, std::byte* tile) {
+    const WeightFormat& format = w.format;
+    std::memset(tile, 0, tile_bytes(format, w.cols));
+    for (std::int64_t column = 0; column < w.cols; column += kUnitColumns) {
+        const std::int64_t columns = std::min<std::int64_t>(kUnitColumns, w.cols - column);
+        const TileUnit unit = tile_unit(format, columns);
+        const std::int64_t groups = ceil_div(columns, format.group);
+        const auto rows = [&](const Plane& plane, std::int64_t from) {
+            return Rows(plane, first, w.rows, static_cast<std::size_t>(from));
+        };
+        write_low(rows(w.codes, column * unit.low_bits / 8), ceil_div(columns * unit.low_bits, 8), tile + unit.low);
+        const int high_bits = format.bits - unit.low_bits;
+        if (high_bits == 1) write_masks(rows(w.codes_high, column / 8), columns, unit.chunk, tile + unit.high);
+        if (high_bits == 2) write_twos(rows(w.codes_high, column / 4), columns, tile + unit.high);
+        const std::int64_t scale_at = column / format.group * static_cast<std::int64_t>(unit.scale_bytes);
+        interleave(rows(w.scales, scale_at), groups, unit.scale_bytes, tile);
+        if (unit.super_scales > unit.offsets)
+            interleave(rows(w.offsets, scale_at), groups, unit.scale_bytes, tile + unit.offsets);
+        if (unit.super_mins > unit.super_scales)
+            interleave(rows(w.super_scales, column / 128), 1, 2, tile + unit.super_scales);
+        if (w.super_mins.data) interleave(rows(w.super_mins, column / 128), 1, 2, tile + unit.super_mins);
+        tile += unit.bytes;
+    }
+}
+
+}  // namespace forge
