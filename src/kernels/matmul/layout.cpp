@@ -31,16 +31,11 @@ std::int64_t matvec_rows(const Weight& weight) {
     static const std::int64_t cores = available_cores();
     const std::size_t bytes = weight.tiled ? weight.codes.stride / kTiledRows : tight_strides(weight.format, weight.cols).codes;
     const auto row = static_cast<std::int64_t>(std::max<std::size_t>(1, bytes));
-    if (weight.tiled) {
-        // A core's share in one run where it is not too long to wait for, as four streams of whole tiles.
-        constexpr std::int64_t four = 4 * kTiledRows, most = std::int64_t{512} << 10;
-        const std::int64_t share = (weight.rows + cores - 1) / cores;
-        return std::clamp<std::int64_t>((std::min(share, most / row) + four - 1) / four * four, four, 4096);
-    }
-    // Long runs, because the machine's prefetchers need kilobytes to get going (docs/performance.md:
-    // 128 KiB gave 0.80 of the read bandwidth where 32 KiB gave 0.36), but four items a core.
-    const std::int64_t rows = std::min((std::int64_t{128} << 10) / row, weight.rows / (4 * cores));
-    return std::clamp<std::int64_t>(rows / 16 * 16, 16, 1024);
+    // A core's share in one run, as four streams of whole tiles, where that is not too long to wait for: the
+    // machine's prefetchers need many kilobytes to get going (docs/performance.md).
+    constexpr std::int64_t four = 4 * kTiledRows, most = std::int64_t{512} << 10;
+    const std::int64_t rows = std::min((weight.rows + cores - 1) / cores, most / row);
+    return std::clamp<std::int64_t>((rows + four - 1) / four * four, four, 4096);
 }
 
 }  // namespace forge

@@ -63,7 +63,7 @@ inline int rows_of(const MatmulParams& p, const StepRows& step) {
     return p.output_rows ? step.outputs : step.m;
 }
 
-// Weight rows of a matvec item: 128 KiB of codes or a quarter of a core's share, a multiple of 16.
+// Weight rows of a matvec item: a core's share, 512 KiB at most, a multiple of 64.
 std::int64_t matvec_rows(const Weight& weight);
 
 inline constexpr int kMatvecTokens = 8;  // rows of x that one pass over the weights serves at most
