@@ -136,6 +136,27 @@ TEST(Matmul, EveryFormatTypeAndShape) {
             }
 }
 
+// Tiles are another order of the same bits.
+TEST(Matmul, TilesHoldTheNumbersOfTheRows) {
+    int formats = 0;
+    for (const NamedFormat& format : all_formats()) {
+        if (!format.tiled) continue;
+        ++formats;
+        for (const std::int64_t k : widths(format))
+            for (const std::int64_t n : {1, 16, 37}) {
+                const Weight rows = random_weight(format.format, n, k, 5), tiles = tiled(rows);
+                std::vector<float> want(static_cast<std::size_t>(k)), got(want);
+                for (std::int64_t r = 0; r < n; ++r) {
+                    decode_row(rows, r, want.data());
+                    decode_row(tiles, r, got.data());
+                    ASSERT_EQ(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)), 0)
+                        << format.name << " row " << r << " of " << n << " x " << k;
+                }
+            }
+    }
+    EXPECT_GE(formats, 30);
+}
+
 // Formats that have a kernel of their own, for tests of everything but the codes.
 std::vector<NamedFormat> few_formats() {
     std::vector<NamedFormat> out;
