@@ -6,6 +6,7 @@
 
 #include "api/text_model.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "forge/forge.h"
 
 struct forge_model {
@@ -129,7 +130,7 @@ Request request_of(const forge_generate_options* given, const TextModel& model) 
         request.options.stop.emplace_back(raw.stop[i]);
     }
     if (raw.variables) {
-        request.variables = Json::parse(raw.variables, nullptr, false);
+        request.variables = parse_json<Json>(raw.variables, "forge_generate_options.variables", false);
         if (!request.variables.is_object()) fail("forge_generate_options.variables should be a JSON object");
     }
     return request;
@@ -267,7 +268,7 @@ forge_status forge_chat_json(forge_session* session, const char* messages, const
     return guarded([&] {
         want(session, "session");
         want(messages, "messages");
-        const Json list = Json::parse(messages, nullptr, false);
+        const Json list = parse_json<Json>(messages, "the messages", false);
         if (!list.is_array()) fail("the messages should be a JSON list");
         const Request request = request_of(options, *session->model);
         answer(*session, session->model->text().chat_prompt(list, request.variables), request, callback, user, result);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/paths.h"
 
 namespace forge {
@@ -115,7 +116,7 @@ TemplateSet templates_from_folder(const fs::path& folder) {
         if (!fs::exists(file)) continue;
         ordered_json json;
         try {
-            json = ordered_json::parse(read_file(file));
+            json = parse_json<ordered_json>(read_file(file), file.string(), true);
         } catch (const ordered_json::parse_error& error) {
             fail("{} is not valid JSON: {}", file.string(), error.what());
         }

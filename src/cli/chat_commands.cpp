@@ -7,6 +7,7 @@
 
 #include "answer.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/paths.h"
 #include "chat_state.h"
@@ -108,7 +109,7 @@ void save(ChatState& state, const std::string& path) {
 
 void load(ChatState& state, const std::string& path) {
     if (path.empty()) fail("/load wants a file name");
-    const Json saved = Json::parse(read_file(path), nullptr, false);
+    const Json saved = parse_json<Json>(read_file(path), path, false);
     if (!saved.is_object() || !saved.contains("format") || saved["format"] != "forge-chat-1" || !saved.contains("messages") ||
         !saved["messages"].is_array())
         fail("{} is not a saved conversation", path);

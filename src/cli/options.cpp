@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "usage.h"
 
@@ -103,7 +104,7 @@ nlohmann::ordered_json ThinkingFlags::variables() const {
         if (equals == 0 || equals == std::string::npos)
             fail_usage("--template-var should look like NAME=VALUE, found {}", entry);
         const std::string value = entry.substr(equals + 1);
-        auto json = nlohmann::ordered_json::parse(value, nullptr, false);
+        auto json = parse_json<nlohmann::ordered_json>(value, "--template-var", false);
         result[entry.substr(0, equals)] = json.is_discarded() ? nlohmann::ordered_json(value) : json;
     }
     return result;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "input.h"
 
 namespace forge::cli {
@@ -126,7 +127,7 @@ ReferenceFile read_reference(const std::string& path) {
     for_each_line(path, [&](const std::string& text) {
         const Place place{path, ++line};
         if (text.find_first_not_of(" \t\r") == std::string::npos) return;
-        const Json json = Json::parse(text, nullptr, false);
+        const Json json = parse_json<Json>(text, path, false);
         if (!json.is_object()) place.wrong("this is not a JSON object");
         if (!header) {
             parse_header(json, place, file);

@@ -11,6 +11,7 @@
 
 #include "api/model_text.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "chat/template.h"
 #include "commands.h"
 #include "input.h"
@@ -65,7 +66,7 @@ std::string with_special_tokens(const std::string& inputs, const nlohmann::json&
 
 void render(const TemplateOptions& o) {
     const std::string inputs = o.source ? "{}" : read_input(o.inputs);
-    const auto json = nlohmann::json::parse(inputs, nullptr, false);
+    const auto json = parse_json<nlohmann::json>(inputs, o.inputs, false);
     if (!json.is_object())
         fail("{} should hold a JSON object with the template's variables (messages, tools, ...)", o.inputs);
     const bool tools = json.contains("tools") && json["tools"].is_array() && !json["tools"].empty();

@@ -10,6 +10,7 @@
 
 #include "api/model_text.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "commands.h"
 #include "input.h"
 #include "options.h"
@@ -55,7 +56,7 @@ void tokenize_lines(const Tokenizer& tokenizer, const std::string& path, EncodeO
     for_each_line(path, [&](const std::string& line) {
         ++number;
         if (line.find_first_not_of(" \t\r") == std::string::npos) return;
-        const auto json = nlohmann::json::parse(line, nullptr, false);
+        const auto json = parse_json<nlohmann::json>(line, path, false);
         if (!json.is_object() || !json.contains("text") || !json["text"].is_string())
             fail("{} line {}: an object with a text in \"text\" is wanted, such as {{\"text\": \"Hello\"}}", path, number);
         const auto ids = tokenizer.encode(json["text"].get_ref<const std::string&>(), options);
@@ -68,7 +69,7 @@ void decode_lines(const Tokenizer& tokenizer, const std::string& path, bool skip
     for_each_line(path, [&](const std::string& line) {
         ++number;
         if (line.find_first_not_of(" \t\r") == std::string::npos) return;
-        const auto json = nlohmann::json::parse(line, nullptr, false);
+        const auto json = parse_json<nlohmann::json>(line, path, false);
         if (!json.is_object() || !json.contains("ids") || !json["ids"].is_array())
             fail("{} line {}: an object with a list in \"ids\" is wanted, such as {{\"ids\": [1, 2]}}", path, number);
         const auto ids = parse_ids(json["ids"].dump(), tokenizer.size());

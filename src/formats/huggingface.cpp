@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/paths.h"
 #include "internal.h"
 #include "text.h"
@@ -19,7 +20,7 @@ template <typename J = Json>
 J read_json(const fs::path& path) {
     const std::string text = read_file(path);
     try {
-        J json = J::parse(text);
+        J json = parse_json<J>(text, path.string(), true);
         if (!json.is_object())
             fail("{}: the file should hold a JSON object, but it holds {}", path.string(), json.type_name());
         return json;

@@ -227,6 +227,9 @@ TEST(OpenFolder, BadJsonIsNamedWithItsLine) {
     folder.config("{\n  \"a\": 1,\n  oops\n}");
     EXPECT_ERROR(open_model_file(folder.path().string()), invalid_input,
                  (folder / "config.json") + ": line 3 is no valid JSON");
+    folder.config(R"({"model_type": "llama", "quantization_config": {"quant_method": )" + std::string(1'000'000, '['));
+    EXPECT_ERROR(open_model_file(folder.path().string()), invalid_input,
+                 (folder / "config.json") + ": the JSON is nested more than 100 levels deep");
     folder.config("[1]");
     EXPECT_ERROR(open_model_file(folder.path().string()), invalid_input,
                  "should hold a JSON object, but it holds array");
