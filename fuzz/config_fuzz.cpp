@@ -22,10 +22,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         for (const forge::LayerSpec& layer : spec.layers) {
             if (layer.mixer != forge::MixerKind::attention) continue;
             const forge::AttentionSpec& a = layer.attention;
-            if (a.n_kv_heads < 1 || a.n_heads % a.n_kv_heads != 0 || a.head_dim % 2 != 0 || a.window < 0) std::abort();
+            if (a.n_kv_heads < 1 || a.n_heads % a.n_kv_heads != 0 || a.head_dim % 2 != 0 || a.window < 0)
+                std::abort();
             if (a.rope < 0 || static_cast<std::size_t>(a.rope) >= spec.ropes.size()) std::abort();
-            if (spec.ropes[static_cast<std::size_t>(a.rope)].inv_freq.size() > static_cast<std::size_t>(a.head_dim / 2)) std::abort();
-            if (!(a.scale > 0) || (layer.feed_forward.width < 1 && layer.feed_forward.moe.experts < 1)) std::abort();
+            if (spec.ropes[static_cast<std::size_t>(a.rope)].inv_freq.size() >
+                static_cast<std::size_t>(a.head_dim / 2))
+                std::abort();
+            if (!(a.scale > 0) || (layer.feed_forward.width < 1 && layer.feed_forward.moe.experts < 1))
+                std::abort();
         }
     } catch (const forge::Error&) {
     }

@@ -28,7 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     try {
         // Also as inputs, in front of a template that prints everything.
-        static const forge::ChatTemplate all = forge::ChatTemplate::parse("{{ v }}{{ v|tojson(indent=1) }}{{ v == v }}");
+        static const forge::ChatTemplate all =
+            forge::ChatTemplate::parse("{{ v }}{{ v|tojson(indent=1) }}{{ v == v }}");
         all.render_json_text("{\"v\":" + std::string(source) + "}", options);
     } catch (const forge::Error&) {
     }

@@ -1,17 +1,22 @@
-// Small valid files for the fuzz targets to begin from: FOLDER/gguf, FOLDER/safetensors.
+// Small valid files for the fuzz targets to begin from, a folder a target, made here or out of tests/data.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/paths.h"
+#include "formats/model_file.h"
 #include "pack/gguf_writer.h"
 #include "pack/safetensors_writer.h"
 
 namespace {
 
 using namespace forge;
+using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 void write_gguf_seed(const std::string& path, GgufType type, std::uint32_t alignment) {
@@ -45,17 +50,113 @@ void write_safetensors_seed(const std::string& path) {
     out.finish();
 }
 
+// Everything of a GGUF file but the data: that is what its target wants.
+void write_gguf_head(const fs::path& model, const fs::path& to) {
+    const auto file = open_gguf(model.string());
+    const std::span<const std::byte> bytes = file->files[0]->bytes();
+    const std::byte* first = bytes.data() + bytes.size();
+    for (const Tensor& tensor : file->tensors) first = std::min(first, tensor.data.data());
+    write_file_atomically(
+        to, {reinterpret_cast<const char*>(bytes.data()), static_cast<std::size_t>(first - bytes.data())});
+}
+
+// A model folder as its target wants it: config.json, and what tensors there are.
+void write_folder_model(const fs::path& folder, const fs::path& to) {
+    const auto file = open_huggingface(folder.string());
+    Json tensors = Json::object();
+    for (const Tensor& tensor : file->tensors)
+        tensors[tensor.name] = Json::array({name_of(tensor.dtype), tensor.shape});
+    write_file_atomically(to, Json{{"config", file->config}, {"tensors", tensors}}.dump());
+}
+
+void write_model_seeds(const fs::path& data, const fs::path& folder) {
+    for (const char* kind : {"models", "models-mixed", "models-mlx"})
+        for (const auto& entry : fs::directory_iterator(data / kind)) {
+            const fs::path model = entry.path();
+            const std::string name = model.filename().string();
+            if (fs::exists(model / "model.gguf"))
+                write_gguf_head(model / "model.gguf", folder / "gguf_model" / name);
+            if (!fs::exists(model / "config.json")) continue;
+            write_file_atomically(folder / "config" / name, read_file(model / "config.json"));
+            write_folder_model(model, folder / "folder_model" / name);
+        }
+}
+
+// The tokenizers of tests/data with most of their vocabulary left out, so that mutations hit the rest.
+void write_tokenizer_seeds(const fs::path& data, const fs::path& folder) {
+    for (const auto& entry : fs::directory_iterator(data / "tokenizer")) {
+        Json json = Json::parse(read_file(entry.path())).at("tokenizer");
+        Json& model = json["model"];
+        Json vocab = Json::object(), merges = Json::array();
+        for (const auto& [token, id] : model["vocab"].items())
+            if (id.get<int>() < 40) vocab[token] = id;
+        for (const Json& merge : model["merges"]) {
+            if (!merge.is_array()) continue;
+            const std::string a = merge[0], b = merge[1];
+            if (vocab.contains(a) && vocab.contains(b) && vocab.contains(a + b)) merges.push_back(merge);
+        }
+        if (model["unk_token"].is_string() && !vocab.contains(model["unk_token"].get<std::string>()))
+            model["unk_token"] = nullptr;
+        model["vocab"] = vocab;
+        model["merges"] = merges;
+        write_file_atomically(folder / "tokenizer_json" / entry.path().stem(), json.dump());
+    }
+}
+
+// Length-delimited field of a protobuf message shorter than 128 bytes.
+std::string field(char tag, std::string_view content) {
+    return std::string(1, tag) + static_cast<char>(content.size()) + std::string(content);
+}
+
+void write_sentencepiece_seed(const fs::path& path) {
+    const auto piece = [](std::string_view text, char type) {  // text, score -1, type
+        return field('\x0a', field('\x0a', text) + std::string("\x15\0\0\x80\xBF", 5) + '\x18' + type);
+    };
+    write_file_atomically(path, piece("<unk>", 2) + piece("<s>", 3) + piece("</s>", 3) +
+                                    piece("\xE2\x96\x81", 1) + piece("l", 1) + piece("o", 1) +
+                                    piece("lo", 5) + piece("\xE2\x96\x81lo", 1) + piece("<0x0A>", 6) +
+                                    piece("<tool>", 4) +
+                                    field('\x12', "\x18\x02\x98\x02\x01") +    // BPE, byte_fallback
+                                    field('\x1a', std::string("\x20\0", 2)));  // keep extra white space
+}
+
+void write_tekken_seed(const fs::path& path) {
+    constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    Json vocab = Json::array();
+    for (std::size_t b = 0; b < 256; ++b)
+        vocab.push_back(
+            {{"rank", b}, {"token_bytes", std::string{digits[b >> 2], digits[(b & 3) << 4], '=', '='}}});
+    vocab.push_back({{"rank", 256}, {"token_bytes", "bG8="}});  // "lo"
+    const Json json = {
+        {"config",
+         {{"pattern", "\\p{L}+|."}, {"default_vocab_size", 260}, {"default_num_special_tokens", 3}}},
+        {"vocab", vocab}};
+    write_file_atomically(path, json.dump());
+}
+
+void write_jinja_seeds(const fs::path& data, const fs::path& folder) {
+    const Json json = Json::parse(read_file(data / "chat/jinja_semantics.json"));
+    int number = 0;
+    for (const auto& [name, test] : json.at("cases").items())
+        write_file_atomically(folder / "jinja" / fmt::format("{:04}", number++),
+                              test.at("template").get<std::string>());
+    // As inputs: JSON that is put into a template.
+    write_file_atomically(folder / "jinja" / "inputs",
+                          R"([1, -2.5e3, "é\u00e9\n", {"a": [true, null]}, 12345678901234567890])");
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
-    if (count != 2) {
-        fmt::print(stderr, "usage: make_fuzz_seeds FOLDER\n");
+    if (count != 3) {
+        fmt::print(stderr, "usage: make_fuzz_seeds FOLDER TESTS_DATA\n");
         return 2;
     }
     try {
-        const fs::path folder(arguments[1]);
-        fs::create_directories(folder / "gguf");
-        fs::create_directories(folder / "safetensors");
+        const fs::path folder(arguments[1]), data(arguments[2]);
+        for (const char* target : {"config", "folder_model", "gguf", "gguf_model", "jinja", "safetensors",
+                                   "sentencepiece", "tokenizer_json", "tokenizer_tekken"})
+            fs::create_directories(folder / target);
         for (std::uint32_t id = 0; id < 64; ++id)
             if (gguf_block_size(id))
                 write_gguf_seed(folder / "gguf" / fmt::format("{}.gguf", gguf_type_name(id)),
@@ -65,7 +166,12 @@ int main(int count, char** arguments) {
         write_file_atomically(
             folder / "safetensors" / "header",
             R"({"__metadata__":{"format":"mlx"},"a":{"dtype":"F8_E4M3","shape":[1,3],"data_offsets":[0,3]}}xyz)");
-    } catch (const Error& error) {
+        write_model_seeds(data, folder);
+        write_tokenizer_seeds(data, folder);
+        write_sentencepiece_seed(folder / "sentencepiece" / "bpe");
+        write_tekken_seed(folder / "tokenizer_tekken" / "bytes");
+        write_jinja_seeds(data, folder);
+    } catch (const std::exception& error) {
         fmt::print(stderr, "{}\n", error.what());
         return 1;
     }

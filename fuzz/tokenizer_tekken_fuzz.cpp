@@ -1,0 +1,7 @@
+// Any bytes as a tekken.json: a tokenizer that works, or an Error.
+#include "tokenizer_fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    return forge::fuzz::tokenizer_input(
+        data, size, [](std::string_view file) { return forge::Tokenizer::from_tekken(file, "fuzz"); });
+}
