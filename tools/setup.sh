@@ -78,14 +78,15 @@ need_brew() {
     brew install $missing >&2 || die "brew could not install:$missing"
 }
 
-# configure_and_build PRESET TARGET [cmake options]: into build/PRESET.
+# configure_and_build PRESET "TARGET.." [cmake options]: into build/PRESET.
 configure_and_build() {
     local preset=$1 target=$2
     shift 2
     (cd "$forge_root" && cmake --preset "$preset" "$@" >"/tmp/forge-configure.$$" 2>&1) ||
         { cat "/tmp/forge-configure.$$" >&2; rm -f "/tmp/forge-configure.$$"; die "cmake could not configure the build"; }
     rm -f "/tmp/forge-configure.$$"
-    cmake --build "$forge_root/build/$preset" --target "$target" -j "$(build_jobs)" >&2 || die "the build failed"
+    # shellcheck disable=SC2086
+    cmake --build "$forge_root/build/$preset" --target $target -j "$(build_jobs)" >&2 || die "the build failed"
 }
 
 # fetch_model NAME: prints the path of the model in the user's cache, downloading it when absent.
