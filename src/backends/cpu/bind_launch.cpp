@@ -171,6 +171,7 @@ const std::map<std::string, Binder, std::less<>>& binders() {
              p.v_norm = r.integer("v_norm") != 0;
              p.v_from_k = p.k != nullptr && p.v == nullptr;
              p.cache = r.cache();
+             p.max_rows = r.context.program.max_rows;
              return bound(p, qk_prepare_kernel, r.context.isa);
          }},
         {"attention_decode", [](const Reader& r) { return bound(attention(r), attention_decode_kernel, r.context.isa); }},

@@ -122,7 +122,9 @@ CpuKernel qk_prepare_kernel(const QkPrepareParams& params, Isa isa) {
         const auto& q = *static_cast<const QkPrepareParams*>(p);
         return static_cast<std::int64_t>(step.m) * (q.n_heads + (q.k != nullptr ? q.n_kv_heads : 0));
     };
-    return {named(names, isa), functions(isa).qk_prepare[type_index(params.type)], items, 8,
+    // A line of the keys holds sixteen positions: threads that shared one would wait for each other.
+    const int grain = params.max_rows > 4 * kBlock ? 4 * kBlock : 8;
+    return {named(names, isa), functions(isa).qk_prepare[type_index(params.type)], items, grain,
             rounded(static_cast<std::size_t>(params.head_dim + kBlock) * 4)};
 }
 

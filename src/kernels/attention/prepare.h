@@ -95,9 +95,24 @@ void write_value(T* values, const T* v, int head_dim, const CacheLayout& layout,
     for (int first = 0; first < head_dim; first += kPanel) {
         T* row = values + layout.value(position, first);
         const int width = std::min(kPanel, head_dim - first);
-        for (int d = 0; d < width; ++d) row[d * layout.unit] = v[first + d];
+        int d = 0;
+#ifdef FORGE_TARGET_AVX512
+        if constexpr (std::is_same_v<T, bf16>) {
+            // Sixteen dimensions: this position's word of each pair, the other position's stays.
+            const bool odd = position % 2 != 0;
+            T* pairs = row - (odd ? 1 : 0);
+            for (; d + 16 <= width; d += 16) {
+                __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(v + first + d)));
+                if (odd) words = _mm512_slli_epi32(words, 16);
+                _mm512_mask_storeu_epi16(pairs + 2 * d, odd ? 0xaaaaaaaau : 0x55555555u, words);
+            }
+        }
+#endif
+        for (; d < width; ++d) row[d * layout.unit] = v[first + d];
     }
 }
+
+inline constexpr int kRowsAhead = 4;  // whose inputs are fetched early
 
 // Items go head by head, rows within, so that a thread's grain fills whole lines of the cache.
 template <typename T>
@@ -113,6 +128,15 @@ void qk_prepare(const void* params, const StepRows& step, std::int64_t first, st
         const int head = query ? which : which - p.n_heads;
         const std::int64_t at = (static_cast<std::int64_t>(row) * (query ? p.n_heads : p.n_kv_heads) + head) * dims;
         const T* in = query ? static_cast<const T*>(p.q) + query_offset(p, row, head) : static_cast<const T*>(p.k) + at;
+        // The next rows' heads lie a page or so apart, which the machine's prefetchers do not follow.
+        const std::int64_t row_step = query ? query_offset(p, 1, 0) : static_cast<std::int64_t>(p.n_kv_heads) * dims;
+        if (row + kRowsAhead < step.m) {
+            const T* coming = in + kRowsAhead * row_step;
+            for (int d = 0; d < dims; d += static_cast<int>(64 / sizeof(T))) prefetch(coming + d);
+            if (!query && p.v != nullptr)
+                for (int d = 0; d < dims; d += static_cast<int>(64 / sizeof(T)))
+                    prefetch(static_cast<const T*>(p.v) + at + kRowsAhead * row_step + d);
+        }
         const float* weight = query ? p.q_norm : p.k_norm;
         for (int d = 0; d < dims; d += kLanes) {
             const int n = dims - d < kLanes ? dims - d : kLanes;

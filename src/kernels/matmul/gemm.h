@@ -349,6 +349,10 @@ void gemm(const void* params, const StepRows& step, std::int64_t first, std::int
                                                          sums2);
                 });
             for (std::int64_t q = 0; q < panels; ++q) {
+                if (p.epilogue == Epilogue::add)  // a line or two a row, far apart: fetched while sums are turned
+                    for (std::int64_t t = token + q * kLanes, last = std::min<std::int64_t>(rows, t + kLanes); t < last; ++t)
+                        for (std::int64_t i = 0; i < count; i += 16)
+                            prefetch(static_cast<const T*>(p.residual) + t * p.w->rows + n + i);
                 for (std::int64_t r = 0; r < count; r += kLanes) {
                     transpose(sums + (q * kGemmRows + r) * kLanes, kLanes, results + r, kGemmRows);
                     if (p.w2)

@@ -54,6 +54,7 @@ struct QkPrepareParams {
     bool v_norm = false;                      // values = norm(v) over head_dim without a weight (one rounding)
     bool v_from_k = false;                    // v is null: values are made of the raw k
     KvCache cache;
+    int max_rows = 1;                         // most rows a step brings
 };
 // q = rope(norm(q)); keys[slot][position] = rope(norm(k)); values = v.
 // Rope as the reference rounds: r(r(a*cos) - r(b*sin)), r(r(b*cos) + r(a*sin)). Items: rows * (heads + kv heads).
