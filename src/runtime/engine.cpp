@@ -52,7 +52,7 @@ struct Engine::State {
         };
     }
     void check(std::span<const StepInput> rows) const;
-    void record(const Program& program, const Executable& executable, int rows);
+    void record(const Program& program, const Executable& executable, const StepRows& step);
 };
 
 Engine::Engine() : state_(std::make_unique<State>()) {}
@@ -194,7 +194,7 @@ std::span<const float> Engine::step(std::span<const StepInput> rows) {
     Executable& executable = small ? *s.decode : *s.prefill;
     executable.submit(record);
     executable.wait();
-    if (s.profiling) s.record(program, executable, record.m);
+    if (s.profiling) s.record(program, executable, record);
     return executable.logits();
 }
 
@@ -214,14 +214,14 @@ void count_work(const Launch& launch, std::span<const Weight> weights, int rows,
 
 }  // namespace
 
-void Engine::State::record(const Program& program, const Executable& executable, int rows) {
+void Engine::State::record(const Program& program, const Executable& executable, const StepRows& step) {
     for (const LaunchTime& t : executable.timings()) {
         const Launch& launch = program.launches[t.launch];
         KernelTime& entry = profile[launch.kernel];
         entry.kernel = launch.kernel;
         entry.seconds += t.seconds;
         ++entry.launches;
-        count_work(launch, model->weights, rows, entry);
+        count_work(launch, model->weights, launch.output_rows ? step.outputs : step.m, entry);
     }
 }
 
