@@ -10,7 +10,7 @@ References:  hf:FILE        the `tokenizers` package on a tokenizer.json
              tiktoken:FILE,PATTERN_FILE[,nfc]   `tiktoken` on a rank file
 
 The command is run as `COMMAND tokenize MODEL --jsonl FILE [--no-special]`: one
-JSON string a line in, one line out with the ids as a list or as {"ids": ...}.
+object {"text": ...} a line in, one line out with the ids as a list or as {"ids": ...}.
 When the output also has "text" and "stream", they are compared with the
 reference's decoding. Exit status 1 when anything differs.
 """
@@ -155,7 +155,7 @@ def main():
     texts = [random_text(rng, reference.specials) for _ in range(a.count)]
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as f:
         for text in texts:
-            f.write(json.dumps(text) + "\n")
+            f.write(json.dumps({"text": text}) + "\n")
         f.flush()
         command = shlex.split(a.command) + ["tokenize", a.model, "--jsonl", f.name]
         if a.no_special:

@@ -12,10 +12,13 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 // The folder whose files describe the text side, or nullopt for a GGUF file.
+// tokenizer.model, and Mistral's tokenizer.model.v3 and the like.
+bool is_sentencepiece_name(const std::string& name) { return name.ends_with(".model") || name.find(".model.v") != std::string::npos; }
+
 std::optional<fs::path> text_folder(const fs::path& path) {
     if (fs::is_directory(path)) return path;
     const std::string extension = path.extension().string();
-    if (extension == ".safetensors" || extension == ".json" || extension == ".model") {
+    if (extension == ".safetensors" || extension == ".json" || is_sentencepiece_name(path.filename().string())) {
         const fs::path parent = path.parent_path();
         return parent.empty() ? fs::path(".") : parent;
     }
@@ -46,9 +49,10 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
     if (!folder) return Tokenizer::from_gguf(open_gguf(path)->metadata);
     const fs::path config = *folder / "tokenizer_config.json";
     const auto config_text = [&] { return fs::exists(config) ? read_file(config) : std::string(); };
-    if (p.filename() == "tekken.json") return Tokenizer::from_tekken(read_file(p), path);
+    const std::string name = p.filename().string();
+    if (p.extension() == ".json" && name.starts_with("tekken")) return Tokenizer::from_tekken(read_file(p), path);
     if (p.extension() == ".json") return Tokenizer::from_json(read_file(p), config_text(), path);
-    if (p.extension() == ".model") {
+    if (is_sentencepiece_name(name)) {
         const std::string model = read_file(p);
         return Tokenizer::from_sentencepiece(std::as_bytes(std::span(model)), config_text(), path);
     }
