@@ -53,7 +53,6 @@ MatmulParams matmul(const Reader& r) {
     p.eps = r.number("eps");
     p.input_tag = static_cast<std::uint32_t>(r.integer("input_tag"));
     p.max_rows = r.integer("max_rows");
-    p.output_rows = r.launch.output_rows;
     if (r.launch.kernel == "pack") return p;
     p.w2 = r.weight("weight2");
     p.bias = r.vector("bias");
@@ -136,7 +135,6 @@ const std::map<std::string, Binder, std::less<>>& binders() {
              p.groups = r.integer("groups");
              p.residual = r.memory_or_null("residual");
              p.y = r.memory("y");
-             p.output_rows = r.launch.output_rows;
              return bound(p, norm_kernel, r.context.isa);
          }},
         {"matvec", [](const Reader& r) { return bound(matmul(r), matvec_kernel, r.context.isa); }},

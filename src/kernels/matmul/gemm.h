@@ -67,7 +67,7 @@ void pack(const void* params, const StepRows& step, std::int64_t first, std::int
     const auto& p = *static_cast<const MatmulParams*>(params);
     const InputLayout layout = input_layout(*p.w);
     const std::int64_t depth = packed_depth<T>(p), row_words = depth + kRowGap;
-    const int rows = rows_of(p, step);
+    const int rows = step.m;
     auto* natural = reinterpret_cast<float*>(worker.scratch.data());
     float* ordered = natural + layout.padded;
     float* panel_rows = ordered + layout.padded;  // [kLanes][row_words]
@@ -328,7 +328,7 @@ void gemm(const void* params, const StepRows& step, std::int64_t first, std::int
           CpuWorker& worker) {
     const auto& p = *static_cast<const MatmulParams*>(params);
     const GemmScratch layout = gemm_scratch_layout(p);
-    const int rows = rows_of(p, step);
+    const int rows = step.m;
     worker.tag = 0;
     float* const sums = reinterpret_cast<float*>(worker.scratch.data());
     float* const sums2 = sums + (layout.two ? layout.sums : 0);

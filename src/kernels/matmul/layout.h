@@ -58,11 +58,6 @@ constexpr int stride_of(CodeKind kind) { return is_dense(kind) ? 1 : steps_of(ki
 // The order in which a gemm wants x: natural where codes do not come several to a lane, or lie in tiles.
 inline int packing_stride(const Weight& w) { return w.tiled ? 1 : stride_of(code_kind(w.format)); }
 
-// Rows of a step that a matmul works on.
-inline int rows_of(const MatmulParams& p, const StepRows& step) {
-    return p.output_rows ? step.outputs : step.m;
-}
-
 // Weight rows of a matvec item: a core's share, 512 KiB at most, a multiple of 64.
 std::int64_t matvec_rows(const Weight& weight);
 

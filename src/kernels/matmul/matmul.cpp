@@ -46,15 +46,15 @@ void check(const Weight& w, DType type) {
 std::int64_t matvec_items(const void* params, const StepRows& step) {
     const auto& p = *static_cast<const MatmulParams*>(params);
     const std::int64_t item = matvec_rows(*p.w);
-    return rows_of(p, step) > 0 ? (p.w->rows + item - 1) / item : 0;
+    return step.m > 0 ? (p.w->rows + item - 1) / item : 0;
 }
 std::int64_t gemm_items(const void* params, const StepRows& step) {
     const auto& p = *static_cast<const MatmulParams*>(params);
-    return rows_of(p, step) > 0 ? (p.w->rows + kGemmRows - 1) / kGemmRows : 0;
+    return step.m > 0 ? (p.w->rows + kGemmRows - 1) / kGemmRows : 0;
 }
 template <int panel>
-std::int64_t pack_items(const void* params, const StepRows& step) {
-    return (rows_of(*static_cast<const MatmulParams*>(params), step) + panel - 1) / panel;
+std::int64_t pack_items(const void*, const StepRows& step) {
+    return (step.m + panel - 1) / panel;
 }
 
 constexpr const char* matvec_names[] = {"matvec_plain", "matvec_avx2", "matvec_avx512", "matvec_neon"};

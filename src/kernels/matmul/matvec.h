@@ -388,7 +388,7 @@ void matvec(const void* params, const StepRows& step, std::int64_t first, std::i
     const auto& p = *static_cast<const MatmulParams*>(params);
     const MatvecScratch scratch = matvec_scratch_layout(p);
     const std::int64_t item = matvec_rows(*p.w), n = p.w->rows;
-    const int total = rows_of(p, step);
+    const int total = step.m;
     std::byte* const x = worker.scratch.data();
     std::byte* const x2 = x + scratch.inputs();
     std::byte* const natural = scratch.second ? x2 + scratch.inputs() : x2;

@@ -85,7 +85,7 @@ void matvec(const void* params, const StepRows& step, std::int64_t first, std::i
             CpuWorker& worker) {
     const auto& p = *static_cast<const MatmulParams*>(params);
     const std::int64_t k = p.w->cols, item = matvec_rows(*p.w);
-    const int rows = std::min(rows_of(p, step), std::max(p.max_rows, 1));
+    const int rows = std::min(step.m, std::max(p.max_rows, 1));
     auto* x = reinterpret_cast<float*>(worker.scratch.data());
     worker.tag = 0;
     for (int m = 0; m < rows; ++m) prepare<T>(p, m, x + m * k);
@@ -105,7 +105,7 @@ void gemm(const void* params, const StepRows& step, std::int64_t first, std::int
           CpuWorker& worker) {
     const auto& p = *static_cast<const MatmulParams*>(params);
     worker.tag = 0;
-    multiply<T>(p, static_cast<const float*>(p.packed), rows_of(p, step), first * kGemmRows,
+    multiply<T>(p, static_cast<const float*>(p.packed), step.m, first * kGemmRows,
                 std::min(p.w->rows, last * kGemmRows), reinterpret_cast<float*>(worker.scratch.data()));
 }
 

@@ -38,7 +38,6 @@ std::int64_t rows_of(const void*, const StepRows& step) { return step.m; }
 std::int64_t outputs_of(const void*, const StepRows& step) { return step.outputs; }
 // A norm's items are its vectors: `groups` a row.
 std::int64_t norm_rows(const void* p, const StepRows& step) { return std::int64_t{step.m} * static_cast<const NormParams*>(p)->groups; }
-std::int64_t norm_outputs(const void* p, const StepRows& step) { return std::int64_t{step.outputs} * static_cast<const NormParams*>(p)->groups; }
 
 void take_rows(const void* params, const StepRows& step, std::int64_t first, std::int64_t last, CpuWorker&) {
     const auto& p = *static_cast<const TakeRowsParams*>(params);
@@ -65,7 +64,7 @@ CpuKernel scale_kernel(const ScaleParams& params, Isa isa) {
 CpuKernel norm_kernel(const NormParams& params, Isa isa) {
     static const char* const names[] = {"norm_plain", "norm_avx2", "norm_avx512", "norm_neon"};
     return {names[static_cast<int>(isa)], functions(isa).norm[type_index("norm", params.type)],
-            params.output_rows ? norm_outputs : norm_rows, 1, 0};
+            norm_rows, 1, 0};
 }
 
 CpuKernel add_kernel(const AddParams& params, Isa isa) {

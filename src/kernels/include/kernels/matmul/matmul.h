@@ -36,7 +36,6 @@ struct MatmulParams {
     ActKind act = ActKind::silu;
     bool f32_out = false;
     float softcap = 0;
-    bool output_rows = false;                 // rows are StepRows::outputs (x is already gathered), not m
     std::uint32_t input_tag = 0;              // same for launches with the same x and norm in a program; 0 = do not share
     // Prefill (more than 8 rows): x' packed by a pack launch that runs before.
     void* packed = nullptr;                   // pack_bytes(...) bytes

@@ -25,7 +25,6 @@ struct NormParams {
     int width = 0;
     const void* residual = nullptr;           // not null: y = r(residual + norm(x)) (norm then add, fused)
     void* y = nullptr;                        // [m, width]; may be x or residual
-    bool output_rows = false;                 // rows are StepRows::outputs
     int groups = 1;                           // vectors of `width` a row, normed apart with one weight
 };
 CpuKernel norm_kernel(const NormParams& params, Isa isa);
