@@ -5,11 +5,13 @@
 namespace forge {
 namespace {
 
-std::vector<std::int32_t> marker_ids(const Tokenizer& tokenizer, const std::optional<ReasoningMarkers>& markers) {
+std::vector<std::int32_t> marker_ids(const Tokenizer& tokenizer, const std::optional<ReasoningMarkers>& reasoning,
+                                     std::vector<std::string> markers) {
+    if (reasoning) markers.insert(markers.end(), {reasoning->open, reasoning->close});
     std::vector<std::int32_t> ids;
-    if (!markers) return ids;
+    if (markers.empty()) return ids;
     for (const std::string& text : tokenizer.special_texts()) {
-        if (markers->open.find(text) == std::string::npos && markers->close.find(text) == std::string::npos) continue;
+        if (std::none_of(markers.begin(), markers.end(), [&](const std::string& m) { return m.find(text) != std::string::npos; })) continue;
         if (const auto id = tokenizer.token_id(text)) ids.push_back(*id);
     }
     return ids;
@@ -18,12 +20,12 @@ std::vector<std::int32_t> marker_ids(const Tokenizer& tokenizer, const std::opti
 }  // namespace
 
 AnswerStream::AnswerStream(std::shared_ptr<const Tokenizer> tokenizer, const Prompt& prompt,
-                           std::vector<std::string> stops, bool split_reasoning)
+                           std::vector<std::string> stops, bool split_reasoning, const std::vector<std::string>& markers)
     : tokenizer_(tokenizer),
       decoder_(tokenizer),
       splitter_(split_reasoning ? prompt.reasoning : std::nullopt, prompt.in_reasoning),
       stops_(std::move(stops)),
-      markers_(split_reasoning ? marker_ids(*tokenizer, prompt.reasoning) : std::vector<std::int32_t>()) {}
+      markers_(marker_ids(*tokenizer, split_reasoning ? prompt.reasoning : std::nullopt, markers)) {}
 
 AnswerStream::Delta AnswerStream::split(const std::string& text, bool last) {
     Delta out;

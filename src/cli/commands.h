@@ -20,6 +20,7 @@ enum ExitStatus : int {
 
 void add_run(CLI::App& app, int& status);
 void add_chat(CLI::App& app, int& status);
+void add_serve(CLI::App& app, int& status);
 void add_bench(CLI::App& app, int& status);
 void add_eval(CLI::App& app, int& status);
 void add_inspect(CLI::App& app, int& status);

@@ -59,6 +59,7 @@ int main(int argc, char** argv) {
                "3 does not fit in memory, 4 a bug of Forge, 130 interrupted.");
     add_run(app, status);
     add_chat(app, status);
+    add_serve(app, status);
     add_bench(app, status);
     add_eval(app, status);
     add_inspect(app, status);

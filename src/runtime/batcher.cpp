@@ -96,13 +96,17 @@ Batcher::Batcher(std::shared_ptr<Engine> engine, int max_queue, std::size_t pref
 }
 
 Batcher::~Batcher() {
+    close();
+    for (const Slot& slot : state_->slots) state_->engine->give_slot(slot.index);
+}
+
+void Batcher::close() {
     {
         std::lock_guard lock(state_->mutex);
         state_->stop = true;
     }
     state_->wake.notify_all();
-    state_->thread.join();
-    for (const Slot& slot : state_->slots) state_->engine->give_slot(slot.index);
+    if (state_->thread.joinable()) state_->thread.join();
 }
 
 std::uint64_t Batcher::submit(BatchRequest request) {
@@ -112,6 +116,7 @@ std::uint64_t Batcher::submit(BatchRequest request) {
         fail("the prompt has {} tokens, and the context holds {}", request.prompt.size(), context);
     check_options(request.sampling);
     std::lock_guard lock(state_->mutex);
+    if (state_->stop) throw QueueFull("the model is being unloaded");
     const auto idle = static_cast<std::size_t>(std::max(0, state_->counters.slots - state_->counters.running));
     if (state_->queue.size() >= state_->max_queue + idle)
         throw QueueFull(fmt::format("{} requests are running and {} wait; try again later", state_->counters.running, state_->queue.size()));

@@ -22,9 +22,10 @@ class AnswerStream {
 
     // stops: texts that end the answer and are not part of it; they count in the content, not in the
     // reasoning. Special tokens are left out of the text but for those that mark reasoning.
-    // split_reasoning: false leaves all in the content.
+    // split_reasoning: false leaves all in the content. `markers`: more special tokens that are to reach
+    // the text, as parts of these.
     AnswerStream(std::shared_ptr<const Tokenizer> tokenizer, const Prompt& prompt, std::vector<std::string> stops,
-                 bool split_reasoning = true);
+                 bool split_reasoning = true, const std::vector<std::string>& markers = {});
 
     // The output does not depend on how the text was cut into tokens, and is valid UTF-8 in each piece.
     Delta push(std::int32_t token);

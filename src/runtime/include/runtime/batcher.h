@@ -51,7 +51,8 @@ class Batcher {
     // max_queue: requests that may wait for a slot; submit() throws QueueFull for more.
     // prefix_bytes: memory for caches of sequences that lost their slot; 0 = none are kept.
     Batcher(std::shared_ptr<Engine> engine, int max_queue, std::size_t prefix_bytes = 0);
-    ~Batcher();   // cancels everything and joins the thread
+    ~Batcher();   // close()
+    void close();   // cancels everything and joins the thread; nothing is taken afterwards
 
     // Throws Error when the prompt cannot fit the context, QueueFull when the queue is full.
     std::uint64_t submit(BatchRequest request);

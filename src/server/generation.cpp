@@ -1,0 +1,248 @@
+#include "generation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <future>
+#include <mutex>
+#include <random>
+
+#include "infill.h"
+
+namespace forge::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+SamplingOptions patched(SamplingOptions o, const SamplingPatch& p) {
+    o.temperature = p.temperature.value_or(o.temperature);
+    o.top_p = p.top_p.value_or(o.top_p);
+    o.min_p = p.min_p.value_or(o.min_p);
+    o.typical_p = p.typical_p.value_or(o.typical_p);
+    o.repetition_penalty = p.repetition_penalty.value_or(o.repetition_penalty);
+    o.presence_penalty = p.presence_penalty.value_or(o.presence_penalty);
+    o.frequency_penalty = p.frequency_penalty.value_or(o.frequency_penalty);
+    o.top_k = p.top_k.value_or(o.top_k);
+    o.penalty_window = p.penalty_window.value_or(o.penalty_window);
+    o.logit_bias = p.logit_bias;
+    o.seed = p.seed ? *p.seed : std::uint64_t{std::random_device{}()} << 32 | std::random_device{}();
+    return o;
+}
+
+// Refused rather than answered as if it had not been asked.
+void check_tool_choice(const GenerateRequest& r) {
+    if (r.tool_choice != ToolChoice::required && r.tool_choice != ToolChoice::named) return;
+    if (r.tools.is_null()) bad_field("tool_choice", "tool_choice wants a tool to be called, and there are no tools");
+    if (r.tool_choice == ToolChoice::named) {
+        const bool known = std::any_of(r.tools.begin(), r.tools.end(), [&](const Json& t) { return t["function"]["name"] == r.tool_name; });
+        if (!known) bad_field("tool_choice", "tool_choice names {}, and no tool is called that", r.tool_name.substr(0, 80));
+    }
+    bad_field("tool_choice", "tool_choice should be auto or none: the model cannot be forced to call a tool yet");
+}
+
+// All answers of one request. Callbacks come from the model's stepping thread, the client's leaving from
+// the I/O thread, the submission from a worker.
+class Generation : public std::enable_shared_from_this<Generation> {
+  public:
+    Generation(std::shared_ptr<Served> served, bool stream, std::shared_ptr<Writer> writer, std::shared_ptr<http::Reply> reply,
+               Metrics& metrics, double load_seconds, std::size_t count)
+        : served_(std::move(served)), stream_(stream), writer_(std::move(writer)), reply_(std::move(reply)), metrics_(metrics), answers_(count) {
+        totals_.load_seconds = load_seconds;
+    }
+
+    void start(std::vector<TextRequest> requests) {
+        std::unique_lock lock(mutex_);
+        left_ = requests.size();
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            const int index = static_cast<int>(i);
+            try {
+                ids_.push_back(served_->service.submit(std::move(requests[i]), {
+                    [self = shared_from_this(), index](TextDelta&& delta) { return self->delta(index, std::move(delta)); },
+                    [self = shared_from_this(), index](const TextDone& done) { self->done(index, done); },
+                    [self = shared_from_this()](const std::string& message) { self->error(message); }}));
+            } catch (...) {
+                over_ = true;   // what the others still say goes nowhere
+                const auto ids = ids_;
+                lock.unlock();
+                for (const std::uint64_t id : ids) served_->service.cancel(id);
+                throw;
+            }
+        }
+        if (stream_) {
+            reply_->start(200, writer_->stream_type(), {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
+            reply_->write(writer_->begin());
+        }
+        lock.unlock();
+        reply_->on_gone([weak = weak_from_this()] {
+            if (const auto self = weak.lock()) self->gone();
+        });
+    }
+
+  private:
+    bool delta(int index, TextDelta&& delta) {
+        std::lock_guard lock(mutex_);
+        if (over_) return false;
+        const auto now = Clock::now();
+        if (last_token_ == Clock::time_point()) metrics_.first_token.add(std::chrono::duration<double>(now - began_).count());
+        else if (answers_.size() == 1) metrics_.between_tokens.add(std::chrono::duration<double>(now - last_token_).count());
+        last_token_ = now;
+        answers_[static_cast<std::size_t>(index)].add(delta);
+        if (!stream_) return true;
+        return reply_->write(writer_->delta(index, delta));
+    }
+
+    void done(int index, const TextDone& done) {
+        std::lock_guard lock(mutex_);
+        if (over_) return;
+        if (done.reason == TextFinish::cancelled) return fail(ApiError(503, "", "the answer was cancelled, because the server is stopping"));
+        Answer& answer = answers_[static_cast<std::size_t>(index)];
+        answer.done = done;
+        totals_.prompt_tokens += done.prompt_tokens;
+        totals_.cached_tokens += done.cached_tokens;
+        totals_.new_tokens += done.new_tokens;
+        totals_.reasoning_tokens += done.reasoning_tokens;
+        totals_.prompt_seconds = std::max(totals_.prompt_seconds, done.prompt_seconds);
+        totals_.decode_seconds = std::max(totals_.decode_seconds, done.decode_seconds);
+        metrics_.queue_time.add(done.queue_seconds);
+        if (stream_) reply_->write(writer_->done(index, answer));
+        if (--left_ > 0) return;
+        over_ = true;
+        totals_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+        if (stream_) {
+            reply_->write(writer_->end(totals_));
+            reply_->end();
+        } else {
+            reply_->send(200, "application/json", writer_->whole(answers_, totals_), {});
+        }
+    }
+
+    void error(const std::string& message) {
+        std::lock_guard lock(mutex_);
+        if (!over_) fail(ApiError(500, "", message));
+    }
+
+    void fail(const ApiError& error) {
+        over_ = true;
+        if (stream_) {
+            reply_->write(writer_->failed(error));
+            reply_->end();
+        } else {
+            reply_->send(error.status(), "application/json", writer_->failed(error), {});
+        }
+        for (const std::uint64_t id : ids_) served_->service.cancel(id);
+    }
+
+    void gone() {
+        std::vector<std::uint64_t> ids;
+        {
+            std::lock_guard lock(mutex_);
+            if (over_) return;
+            over_ = true;
+            ids = ids_;
+        }
+        ++metrics_.cancelled;
+        for (const std::uint64_t id : ids) served_->service.cancel(id);
+    }
+
+    std::shared_ptr<Served> served_;
+    const bool stream_;
+    std::shared_ptr<Writer> writer_;
+    std::shared_ptr<http::Reply> reply_;
+    Metrics& metrics_;
+    std::mutex mutex_;
+    std::vector<Answer> answers_;
+    Totals totals_;
+    std::vector<std::uint64_t> ids_;
+    std::size_t left_ = 0;
+    bool over_ = false;
+    Clock::time_point began_ = Clock::now(), last_token_;
+};
+
+}  // namespace
+
+std::vector<Prompt> build_prompts(const GenerateRequest& request, const TextModel& model) {
+    std::vector<Prompt> prompts;
+    if (request.conversation) {
+        Conversation conversation = *request.conversation;
+        conversation.tools = request.tools;
+        try {
+            prompts.push_back(model.text().chat_prompt(conversation, request.chat));
+        } catch (const ApiError&) {
+            throw;
+        } catch (const Error& error) {
+            throw ApiError(400, "messages", error.what());   // the template's own refusal, mostly
+        }
+    }
+    for (const std::string& text : request.texts)
+        prompts.push_back(request.suffix ? infill_prompt(model, text, *request.suffix) : model.text().raw_prompt(text));
+    for (const auto& ids : request.ids) {
+        for (const std::int32_t id : ids)
+            if (id < 0 || id >= model.id_limit()) bad_field("prompt", "prompt holds the token id {}, and ids are 0 to {}", id, model.id_limit() - 1);
+        prompts.push_back({ids, model.tokenizer()->decode(ids), false});
+    }
+    return prompts;
+}
+
+void generate(const std::shared_ptr<Served>& served, GenerateRequest request, std::shared_ptr<Writer> writer,
+              std::shared_ptr<http::Reply> reply, Metrics& metrics, double load_seconds) {
+    const TextModel& model = served->service.model();
+    const int context = model.engine()->options().ctx;
+    const SamplingOptions sampling = patched(served->sampling, request.sampling);
+    const bool chat = request.conversation.has_value();
+    check_tool_choice(request);
+    if (request.form != AnswerForm::text)
+        bad_field("response_format", "structured answers are not supported yet: the model could not be held to the schema");
+    std::vector<Prompt> prompts = build_prompts(request, model);
+    const ToolFamily family = request.tools.is_null() ? ToolFamily::none : tool_family(model.text().templates().source(model.text().templates().choose(true)));
+    std::vector<TextRequest> requests;
+    for (Prompt& prompt : prompts) {
+        if (prompt.ids.empty()) bad_field("prompt", "the prompt is empty");
+        if (static_cast<int>(prompt.ids.size()) > context)
+            throw ApiError(400, chat ? "messages" : "prompt",
+                           fmt::format("the prompt has {} tokens, and the context holds {}; shorten it, or start the server with a longer one (--ctx)", prompt.ids.size(), context),
+                           "context_length_exceeded");
+        if (request.echo) writer->prompts.push_back(prompt.text);
+        for (int i = 0; i < request.n; ++i) {
+            TextRequest one;
+            one.prompt = prompt;
+            one.sampling = sampling;
+            one.sampling.seed += static_cast<std::uint64_t>(i);
+            one.max_tokens = request.max_tokens;
+            one.stop = request.stop;
+            one.ignore_stop = request.ignore_stop;
+            one.top_logprobs = request.top_logprobs;
+            one.split_reasoning = request.split_reasoning;
+            one.thinking_budget = request.thinking_budget;
+            if (!request.tools.is_null() && request.tool_choice != ToolChoice::none) {
+                one.tools = family;
+                one.tool_options = ToolCallParser::Options{request.tools, request.parallel_tool_calls, one.sampling.seed + std::random_device{}()};
+            }
+            requests.push_back(std::move(one));
+        }
+    }
+    writer->model = served->name;
+    writer->id = random_id();
+    writer->created = std::time(nullptr);
+    writer->prompt_tokens = static_cast<int>(prompts.at(0).ids.size());
+    const std::size_t count = requests.size();
+    const auto generation = std::make_shared<Generation>(served, request.stream, std::move(writer), std::move(reply), metrics, load_seconds, count);
+    try {
+        generation->start(std::move(requests));
+    } catch (const QueueFull& full) {
+        ++metrics.refused;
+        ApiError error(429, "", full.what(), "queue_full");
+        error.retry_after = 2;
+        throw error;
+    }
+}
+
+void warm_up(Served& served) {
+    TextRequest request;
+    request.prompt.ids = {0};
+    request.max_tokens = 1;
+    std::promise<std::string> promise;
+    served.service.submit(std::move(request), {{}, [&](const TextDone&) { promise.set_value(""); }, [&](const std::string& error) { promise.set_value(error); }});
+    if (const std::string error = promise.get_future().get(); !error.empty()) fail("{} cannot compute a token: {}", served.name, error);
+}
+
+}  // namespace forge::server

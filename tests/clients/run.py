@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""The official Python clients, unmodified, against `forge serve`.
+
+    run.py FORGE MODEL [--expect-text]
+
+Starts the server on a free port and runs every check whose client is installed; one that is not is
+named and skipped. Exit status: 0 all passed, 1 something failed, 77 no client is installed.
+"""
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+
+checks, failures, skipped = [], [], []
+
+
+def check(*packages):
+    def add(function):
+        checks.append((function, packages))
+        return function
+    return add
+
+
+class Server:
+    def __init__(self, forge, model):
+        self.process = subprocess.Popen([forge, "serve", model, "--port", "0", "--ctx", "2048", "--alias", "alias"],
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        line = self.process.stdout.readline()
+        if " on http" not in line:
+            raise SystemExit(f"the server did not get ready: {line!r}")
+        self.url = line.split(" on ")[1].split(",")[0]
+        self.model = line.split("ready: ")[1].split(" on ")[0]
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=30)
+
+
+MESSAGES = [{"role": "system", "content": "Answer in one sentence."}, {"role": "user", "content": "What is the capital of France?"}]
+WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+@check("openai")
+def openai_chat(s):
+    import openai
+    client = openai.OpenAI(base_url=s.url + "/v1", api_key="none")
+    whole = client.chat.completions.create(model=s.model, messages=MESSAGES, temperature=0, max_tokens=100)
+    text = whole.choices[0].message.content
+    assert text and whole.usage.completion_tokens > 0
+    pieces, usage = [], None
+    for chunk in client.chat.completions.create(model=s.model, messages=MESSAGES, temperature=0, max_tokens=100, stream=True,
+                                                stream_options={"include_usage": True}):
+        usage = chunk.usage or usage
+        pieces += [c.delta.content or "" for c in chunk.choices]
+    assert "".join(pieces) == text, (pieces, text)
+    assert usage.completion_tokens == whole.usage.completion_tokens
+    assert usage.prompt_tokens_details.cached_tokens > 0
+    with client.chat.completions.stream(model=s.model, messages=MESSAGES, temperature=0, max_tokens=100) as stream:
+        assert stream.get_final_completion().choices[0].message.content == text
+    some = client.chat.completions.create(model="alias", messages=MESSAGES, n=2, temperature=1, seed=3, max_tokens=5, logprobs=True, top_logprobs=2)
+    assert len(some.choices) == 2 and len(some.choices[0].logprobs.content[0].top_logprobs) == 2
+    stopped = client.chat.completions.create(model=s.model, messages=MESSAGES, temperature=0, max_tokens=100, stop=[text[4:8]])
+    assert stopped.choices[0].message.content == text[:text.index(text[4:8])] and stopped.choices[0].finish_reason == "stop"
+    return text
+
+
+@check("openai")
+def openai_others(s):
+    import openai
+    client = openai.OpenAI(base_url=s.url + "/v1", api_key="none", max_retries=0)
+    assert [m.id for m in client.models.list()] == [s.model] and client.models.retrieve(s.model).id == s.model
+    whole = client.completions.create(model=s.model, prompt="Once upon a time", max_tokens=12, temperature=0)
+    text = "".join(c.choices[0].text for c in client.completions.create(model=s.model, prompt="Once upon a time", max_tokens=12, temperature=0, stream=True))
+    assert text == whole.choices[0].text
+    for wrong, kind, field in (({"temperature": -1}, openai.BadRequestError, "temperature"), ({"model": "nothing"}, openai.NotFoundError, "model"),
+                               ({"messages": []}, openai.BadRequestError, "messages")):
+        try:
+            client.chat.completions.create(**({"model": s.model, "messages": MESSAGES} | wrong))
+        except kind as error:
+            assert error.param == field, error
+        else:
+            raise AssertionError(f"{wrong} was answered")
+
+
+@check("anthropic")
+def anthropic_messages(s):
+    import anthropic
+    client = anthropic.Anthropic(base_url=s.url, api_key="none", max_retries=0)
+    request = dict(model=s.model, system="Answer in one sentence.", messages=MESSAGES[1:], max_tokens=100, extra_body={"temperature": 0})
+    whole = client.messages.create(**request)
+    text = whole.content[0].text
+    assert text and whole.usage.output_tokens > 0 and whole.stop_reason in ("end_turn", "max_tokens")
+    with client.messages.stream(**request) as stream:
+        pieces = list(stream.text_stream)
+        final = stream.get_final_message()
+    assert "".join(pieces) == text and final.content[0].text == text and final.stop_reason == whole.stop_reason
+    assert final.usage.output_tokens == whole.usage.output_tokens
+    count = client.messages.count_tokens(model=s.model, system="Answer in one sentence.", messages=MESSAGES[1:])
+    assert count.input_tokens == whole.usage.input_tokens + (whole.usage.cache_read_input_tokens or 0)
+    try:
+        client.messages.create(**(request | {"max_tokens": 0}))
+    except anthropic.BadRequestError as error:
+        assert "max_tokens" in str(error)
+    else:
+        raise AssertionError("max_tokens 0 was answered")
+    return text
+
+
+@check("openai", "anthropic", "ollama")
+def protocols_agree(s):
+    assert openai_chat(s) == anthropic_messages(s) == ollama_chat(s)
+
+
+@check("ollama")
+def ollama_chat(s):
+    import ollama
+    client = ollama.Client(host=s.url)
+    options = {"temperature": 0, "num_predict": 100}
+    whole = client.chat(model=s.model, messages=MESSAGES, options=options)
+    text = whole.message.content
+    parts = list(client.chat(model=s.model, messages=MESSAGES, options=options, stream=True))
+    assert "".join(p.message.content for p in parts) == text and parts[-1].done and parts[-1].eval_count == whole.eval_count
+    generated = client.generate(model=s.model, prompt=MESSAGES[1]["content"], system=MESSAGES[0]["content"], options=options)
+    assert generated.response == text
+    assert client.list().models[0].model == s.model and client.ps().models[0].model == s.model
+    assert client.show(s.model).details.family
+    try:
+        client.chat(model="nothing", messages=MESSAGES)
+    except ollama.ResponseError as error:
+        assert error.status_code == 404
+    else:
+        raise AssertionError("an unknown model answered")
+    return text
+
+
+def main():
+    forge, model = sys.argv[1], sys.argv[2]
+    missing = set()
+    for name in ("openai", "anthropic", "ollama"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            missing.add(name)
+            print(f"SKIPPED: the Python package {name} is not installed")
+    if len(missing) == 3:
+        return 77
+    server = Server(forge, model)
+    try:
+        for function, packages in checks:
+            if missing & set(packages):
+                continue
+            try:
+                function(server)
+                print(f"passed: {function.__name__}")
+            except Exception as error:  # noqa: BLE001 - each is reported
+                import traceback
+                traceback.print_exc()
+                failures.append(function.__name__)
+                print(f"FAILED: {function.__name__}: {type(error).__name__}: {error}")
+    finally:
+        status = server.stop()
+    if status != 0:
+        failures.append(f"the server ended with {status} after SIGTERM")
+    print("failed: " + ", ".join(failures) if failures else "all passed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
