@@ -1,0 +1,18 @@
+# Writes a C++ file that holds text files as string_views: cmake -DOUT=... -DNAMESPACE=a::b -DFILES="x.h;y.h" -P
+# A text's variable has the name of its file. Literals are cut below the length that every compiler takes.
+set(out "#include <string_view>\n\nnamespace ${NAMESPACE} {\n\n")
+foreach(path IN LISTS FILES)
+  get_filename_component(name "${path}" NAME_WE)
+  file(READ "${path}" text)
+  string(APPEND out "extern const std::string_view ${name};\nconst std::string_view ${name} =")
+  string(LENGTH "${text}" length)
+  set(at 0)
+  while(at LESS length)
+    string(SUBSTRING "${text}" ${at} 8000 piece)
+    string(APPEND out " R\"forge_text(${piece})forge_text\"")
+    math(EXPR at "${at} + 8000")
+  endwhile()
+  string(APPEND out ";\n\n")
+endforeach()
+string(APPEND out "}  // namespace ${NAMESPACE}\n")
+file(WRITE "${OUT}" "${out}")

@@ -1,0 +1,89 @@
+#include <algorithm>
+
+#include "gpu/builder.h"
+
+namespace forge::gpu {
+namespace {
+
+constexpr int kThreads = 128;
+
+// Query heads that a threadgroup serves with one read of keys and values.
+int packed_heads(const AttentionShape& s) {
+    const int group = s.n_heads / s.n_kv_heads;
+    for (const int n : {4, 3, 5, 7, 2})
+        if (group % n == 0) return n;
+    return 1;
+}
+
+int value_floats(int head_dim) {
+    const int chunks = divide_up(head_dim, 8);
+    return kThreads / chunks * chunks * 8;
+}
+
+}  // namespace
+
+// Longer contexts take longer parts, so that merging stays cheap.
+int attention_part(int capacity) { return capacity <= 8192 ? 64 : capacity <= 32768 ? 128 : 256; }
+
+int attention_parts(int capacity, int window) {
+    const int part = attention_part(capacity), all = divide_up(capacity, part);
+    return window > 0 ? std::min(all, divide_up(window, part) + 1) : all;
+}
+
+std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity) {
+    return 4ull * static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(heads) * static_cast<std::uint64_t>(attention_parts(capacity, 0)) *
+           static_cast<std::uint64_t>(4 + head_dim);
+}
+
+Kernel qk_prepare(const Common& c, const AttentionShape& s) {
+    EntryBuilder b("qk_prepare");
+    const char* t = storage(c.type);
+    const std::string step = b.read("step", "int"), q = b.read("q", t), k = s.writes ? b.read("k", t) : q,
+                      v = s.writes && !s.v_from_k ? b.read("v", t) : k;
+    const std::string q_norm = s.q_norm ? "(DEVICE const float*)" + b.read("q_norm.codes", "uchar") : b.absent("float"),
+                      k_norm = s.k_norm ? "(DEVICE const float*)" + b.read("k_norm.codes", "uchar") : b.absent("float");
+    const std::string rope = b.read("rope_angles", "float"), y = b.write("y", t);
+    const std::string keys = s.writes ? b.write("keys", t) : b.absent_output(t), values = s.writes ? b.write("values", t) : b.absent_output(t);
+    const int formula = static_cast<int>(s.formula);
+    b.statement(fmt::format("fk::qk_prepare<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, id);",
+                            type_name(c.type), s.n_heads, s.n_kv_heads, s.head_dim, s.rope_half, s.capacity, c.max_rows, s.q_norm ? formula : 3,
+                            s.k_norm ? formula : 3, s.gated ? 1 : 0, s.v_norm ? 1 : 0, s.v_from_k ? 1 : 0, s.writes ? 1 : 0, kThreads, step, q, k, v, q_norm,
+                            k_norm, rope, y, keys, values, literal(s.eps), b.array("buf", "float", kThreads / 32 * s.head_dim)));
+    return b.finish(kThreads, {divide_up(s.n_heads + (s.writes ? 2 * s.n_kv_heads : 0), kThreads / 32)});
+}
+
+Kernel attention_decode(const Common& c, const AttentionShape& s) {
+    EntryBuilder b("attention_decode");
+    const char* t = storage(c.type);
+    const std::string step = b.read("step", "int"), q = b.read("q", t), keys = b.read("keys", t), values = b.read("values", t),
+                      partial = b.write("partial", "float");
+    const int heads = packed_heads(s), part = attention_part(s.capacity);
+    b.statement(fmt::format("fk::attention_decode<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type), s.n_heads,
+                            s.n_kv_heads, s.head_dim, heads, part, attention_parts(s.capacity, 0), s.window, s.capacity, c.max_rows, kThreads, step, q, keys,
+                            values, partial, literal(s.scale), literal(s.softcap), b.array("w", "float", heads * part),
+                            b.array("red", "float", value_floats(s.head_dim)), b.array("stats", "float", 3 * heads)));
+    return b.finish(kThreads, {s.n_heads / heads, 1, part, s.window});
+}
+
+Kernel attention_combine(const Common& c, const AttentionShape& s) {
+    EntryBuilder b("attention_combine");
+    const std::string step = b.read("step", "int"), partial = b.read("partial", "float"), y = b.write("y", storage(c.type));
+    const int threads = s.head_dim >= 128 ? 128 : 64;
+    b.statement(fmt::format("fk::attention_combine<{}, {}, {}, {}, {}, {}, {}, {}>({}, {}, {}, id);", type_name(c.type), s.n_heads, s.head_dim,
+                            attention_part(s.capacity), attention_parts(s.capacity, 0), s.window, c.max_rows, threads, step, partial, y));
+    return b.finish(threads, {s.n_heads});
+}
+
+Kernel attention_prefill(const Common& c, const AttentionShape& s) {
+    EntryBuilder b("attention_prefill");
+    const char* t = storage(c.type);
+    const std::string step = b.read("step", "int"), q = b.read("q", t), keys = b.read("keys", t), values = b.read("values", t), y = b.write("y", t);
+    const int heads = packed_heads(s), part = 128;
+    b.statement(fmt::format("fk::attention_prefill<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type), s.n_heads,
+                            s.n_kv_heads, s.head_dim, heads, part, s.window, s.capacity, c.max_rows, kThreads, step, q, keys, values, y, literal(s.scale),
+                            literal(s.softcap), b.array("w", "float", heads * part), b.array("red", "float", value_floats(s.head_dim)),
+                            b.array("stats", "float", 3 * heads)));
+    return b.finish(kThreads, {s.n_heads / heads});
+}
+
+}  // namespace forge::gpu

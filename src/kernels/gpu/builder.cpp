@@ -1,0 +1,78 @@
+#include "gpu/builder.h"
+
+#include "base/error.h"
+
+namespace forge::gpu {
+
+std::string literal(float value) {
+    std::string s = fmt::format("{:.9g}", value);
+    if (s.find_first_of(".e") == std::string::npos) s += ".0";
+    return s + "f";
+}
+
+const char* type_name(DType type) {
+    switch (type) {
+        case DType::bf16: return "fk::Bf16";
+        case DType::f16: return "fk::F16";
+        case DType::f32: return "fk::F32";
+        default: fail(ErrorKind::internal, "GPU kernels have no activations of type {}", forge::name_of(type));
+    }
+}
+const char* storage(DType type) { return type == DType::f32 ? "float" : "ushort"; }
+
+std::string format_type(const Weight& w, bool fast) {
+    const WeightFormat& f = w.format;
+    if (f.is_dense()) {
+        const bool aligned = w.codes.stride % 16 == 0 && w.cols % 8 == 0;
+        return fmt::format("fk::Dense<{}, {}, {}, {}>", type_name(f.dense_type), w.cols, w.codes.stride, aligned ? 1 : 0);
+    }
+    if (w.cols % 32 != 0 || (f.group < 32 && 32 % f.group != 0))
+        fail(ErrorKind::unsupported, "{}: rows of {} elements in groups of {} are not implemented on the GPU; they must be a multiple of 32", w.name, w.cols, f.group);
+    return fmt::format("fk::Quant<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>", static_cast<int>(f.map), static_cast<int>(f.packing), f.bits, f.group,
+                       f.zero, static_cast<int>(f.scale), static_cast<int>(f.offset), w.cols, w.codes.stride, w.codes_high.stride, w.scales.stride,
+                       w.offsets.stride, w.super_scales.stride, fast ? 1 : 0);
+}
+
+std::string EntryBuilder::read(const std::string& name, const std::string& type) {
+    bool known = false;
+    for (const Param& p : kernel_.params) known = known || p.name == name;
+    if (!known) kernel_.params.push_back({name, type, false});
+    std::string c = name;
+    for (char& x : c)
+        if (x == '.') x = '_';
+    return c;
+}
+
+std::string EntryBuilder::write(const std::string& name, const std::string& type) {
+    kernel_.params.push_back({name, type, true});
+    return name;
+}
+
+void EntryBuilder::planes(const std::string& variable, const std::string& operand, const Weight& w) {
+    const std::string codes = read(operand + ".codes", "uchar");
+    std::string s = "fk::Planes " + variable + " = {" + codes;
+    const std::pair<const char*, const Plane*> others[] = {{"high", &w.codes_high}, {"scales", &w.scales}, {"offsets", &w.offsets},
+                                                           {"super_scales", &w.super_scales}, {"super_mins", &w.super_mins}};
+    for (const auto& [name, plane] : others) s += ", " + (plane->data ? read(operand + "." + name, "uchar") : codes);
+    statement(s + "};");
+}
+
+std::string EntryBuilder::array(const std::string& name, const std::string& type, int count) {
+    kernel_.arrays.push_back({name, type, count});
+    return name;
+}
+
+Kernel EntryBuilder::finish(int threads, const Grid& grid) {
+    kernel_.threads = threads;
+    kernel_.grid = grid;
+    // The name is made of everything that the entry's text depends on.
+    std::string all = kernel_.body + std::to_string(threads);
+    for (const Param& p : kernel_.params) all += p.name + p.type + (p.written ? "w" : "");
+    for (const Array& a : kernel_.arrays) all += a.name + a.type + std::to_string(a.count);
+    std::uint64_t hash = 14695981039346656037ull;
+    for (const char c : all) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+    kernel_.name = fmt::format("{}_{:016x}", kernel_.family, hash);
+    return kernel_;
+}
+
+}  // namespace forge::gpu

@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "gpu/texts.h"
+#include "kernels/gpu/kernel.h"
+
+namespace forge::gpu {
+namespace {
+
+std::string c_name(std::string name) {
+    for (char& c : name)
+        if (c == '.') c = '_';
+    return name;
+}
+
+std::string metal_entry(const Kernel& k) {
+    std::string s = fmt::format("[[max_total_threads_per_threadgroup({})]] kernel void {}(", k.threads, k.name);
+    int index = 0;
+    for (const Param& p : k.params)
+        s += fmt::format("device {}{}* {} [[buffer({})]], ", p.written ? "" : "const ", p.type, c_name(p.name), index++);
+    s += "uint3 tg [[threadgroup_position_in_grid]], uint3 groups [[threadgroups_per_grid]], uint lane [[thread_index_in_simdgroup]], "
+         "uint sg [[simdgroup_index_in_threadgroup]], uint tid [[thread_index_in_threadgroup]]) {\n";
+    for (const Array& a : k.arrays) s += fmt::format("    threadgroup {} {}[{}];\n", a.type, a.name, a.count);
+    return s + "    fk::Ids id = {tg.x, tg.y, tg.z, groups.x, lane, sg, tid};\n" + k.body + "}\n";
+}
+
+std::string cuda_entry(const Kernel& k) {
+    std::string s = fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(", k.threads, k.name), separator;
+    for (const Param& p : k.params) {
+        s += fmt::format("{}{}{}* {}", separator, p.written ? "" : "const ", p.type, c_name(p.name));
+        separator = ", ";
+    }
+    s += ") {\n";
+    for (const Array& a : k.arrays) s += fmt::format("    __shared__ {} {}[{}];\n", a.type, a.name, a.count);
+    return s + "    fk::Ids id = fk::this_thread();\n" + k.body + "}\n";
+}
+
+}  // namespace
+
+std::size_t Kernel::threadgroup_bytes() const {
+    std::size_t bytes = 0;
+    for (const Array& a : arrays) bytes = (bytes + 15) / 16 * 16 + static_cast<std::size_t>(a.count) * (a.type == "uint4" ? 16 : 4);
+    return bytes;
+}
+
+std::size_t step_words(int max_rows) { return 8 + 4 * static_cast<std::size_t>(max_rows); }
+
+void write_step(const StepRows& step, int max_rows, std::int32_t* words) {
+    words[0] = step.m;
+    words[1] = step.outputs;
+    std::int32_t* arrays = words + 8;
+    const auto copy = [&](const std::int32_t* from, int count, int which) {
+        if (from) std::copy_n(from, count, arrays + static_cast<std::ptrdiff_t>(which) * max_rows);
+    };
+    copy(step.tokens, step.m, 0);
+    copy(step.slots, step.m, 1);
+    copy(step.positions, step.m, 2);
+    copy(step.output_rows, step.outputs, 3);
+}
+
+GridSize grid_size(const Grid& grid, const StepRows& step) {
+    GridSize size{static_cast<unsigned>(grid.x), 1, 1};
+    const int rows = grid.output_rows ? step.outputs : step.m;
+    if (grid.rows_per_group > 0) size.y = static_cast<unsigned>((rows + grid.rows_per_group - 1) / grid.rows_per_group);
+    if (grid.part_size > 0) {
+        int parts = 1;
+        for (int i = 0; i < step.m; ++i) {
+            const int position = step.positions[i], first = grid.window > 0 ? std::max(0, position + 1 - grid.window) : 0;
+            parts = std::max(parts, position / grid.part_size - first / grid.part_size + 1);
+        }
+        size.z = static_cast<unsigned>(parts);
+    }
+    return size;
+}
+
+std::string source(Target target, std::span<const Kernel> kernels) {
+    std::string s(target == Target::metal ? text::prelude_metal : text::prelude_cuda);
+    for (const std::string_view t : {text::types, text::rows, text::formats, text::matvec, text::gemm, text::attention}) s += t;
+    std::set<std::string> emitted;
+    for (const Kernel& k : kernels)
+        if (emitted.insert(k.name).second) s += target == Target::metal ? metal_entry(k) : cuda_entry(k);
+    return s;
+}
+
+}  // namespace forge::gpu

@@ -1,0 +1,37 @@
+// What the shared bodies need, in the Metal Shading Language.
+#include <metal_stdlib>
+using namespace metal;
+#if __METAL_VERSION__ >= 320
+#pragma METAL fp math_mode(safe)
+#pragma METAL fp contract(off)
+#endif
+#define DEVICE device
+#define CONSTANT constant
+#define THREADGROUP threadgroup
+#define THREAD thread
+#define FK_FN inline
+#define FK_UNROLL _Pragma("clang loop unroll(full)")
+#define FK_NO_UNROLL
+#define FK_BARRIER() threadgroup_barrier(mem_flags::mem_threadgroup)
+#define FK_SG_BARRIER() simdgroup_barrier(mem_flags::mem_threadgroup)
+#define FK_WAIT_INPUTS()
+
+namespace fk {
+
+struct Ids { uint tg_x, tg_y, tg_z, n_x, lane, sg, tid; };
+
+FK_FN float as_f32(uint u) { return as_type<float>(u); }
+FK_FN uint as_u32(float f) { return as_type<uint>(f); }
+FK_FN uint4 make_u4(uint a, uint b, uint c, uint d) { return uint4(a, b, c, d); }
+FK_FN float f16_to_f32(ushort h) { return (float)as_type<half>(h); }
+FK_FN ushort f32_to_f16(float f) { return as_type<ushort>((half)f); }
+FK_FN uint and_or(uint a, uint mask, uint bits) { return (a & mask) | bits; }
+FK_FN uint byte_or(uint q, uint i, uint bits) { return ((q >> (8 * i)) & 255u) | bits; }
+// Loads of weights, which are read once.
+FK_FN uint4 stream16(DEVICE const uint4* p) { return *p; }
+FK_FN uint2 stream8(DEVICE const uint2* p) { return *p; }
+FK_FN uint stream4(DEVICE const uint* p) { return *p; }
+FK_FN uint stream2(DEVICE const ushort* p) { return *p; }
+FK_FN uint stream1(DEVICE const uchar* p) { return *p; }
+
+}  // namespace fk

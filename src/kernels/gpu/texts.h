@@ -1,0 +1,10 @@
+// The embedded body texts (generated from text/*.h by cmake/EmbedTexts.cmake).
+#pragma once
+
+#include <string_view>
+
+namespace forge::gpu::text {
+
+extern const std::string_view prelude_metal, prelude_cuda, types, rows, formats, matvec, gemm, attention;
+
+}  // namespace forge::gpu::text

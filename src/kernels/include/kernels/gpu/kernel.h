@@ -1,0 +1,60 @@
+// GPU kernels as data. A body (text/*.h) is written once and is valid in the Metal Shading Language and in CUDA
+// C++; an entry point names the body with every dimension as a literal, and is emitted as text when a model loads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/step_rows.h"
+
+namespace forge::gpu {
+
+enum class Target : std::uint8_t { metal, cuda };
+
+// A buffer. The name says what the host binds: "step" (the step record), an operand of the launch ("x"), a plane of
+// one ("weight.codes"), "rope_angles" (the precomputed table of the rope operand), "scratch".
+struct Param {
+    std::string name;
+    std::string type;          // element, as the bodies spell it: "ushort", "float", "uchar", "int"
+    bool written = false;
+};
+
+// An array in threadgroup memory.
+struct Array {
+    std::string name, type;
+    int count;
+};
+
+// Grid in threadgroups: x fixed; y one for `rows_per_group` rows of the step (0: always 1); z one for each part of
+// the cache that the step's longest row reads (part_size positions; 0: always 1).
+struct Grid {
+    int x = 1, rows_per_group = 1, part_size = 0, window = 0;
+    bool output_rows = false;
+};
+
+struct Kernel {
+    std::string name;          // of the entry point; the same for the same text
+    std::string family;        // of the launch, for people
+    std::string body;          // statements of the entry point
+    std::vector<Param> params;
+    std::vector<Array> arrays;
+    int threads = 32;          // of a threadgroup, a multiple of 32
+    Grid grid;
+
+    std::size_t threadgroup_bytes() const;
+};
+
+// The step record in device memory (text/types.h): words, and how a step is written into them.
+std::size_t step_words(int max_rows);
+void write_step(const StepRows& step, int max_rows, std::int32_t* words);
+
+// Threadgroups of a launch in a step.
+struct GridSize { unsigned x, y, z; };
+GridSize grid_size(const Grid& grid, const StepRows& step);
+
+// The texts of all entry points in one compilation unit. Kernels of one name are emitted once.
+std::string source(Target target, std::span<const Kernel> kernels);
+
+}  // namespace forge::gpu

@@ -1,0 +1,78 @@
+// The rows of the GPU kernel table: from the shapes of an operation to its kernel. Parameter structs of the CPU
+// kernels say what each computes.
+#pragma once
+
+#include "base/dtype.h"
+#include "kernels/gpu/kernel.h"
+#include "kernels/matmul/matmul.h"
+#include "quant/weight.h"
+
+namespace forge::gpu {
+
+// What a kernel may use of a device.
+struct Limits {
+    int threadgroup_bytes = 32 * 1024;
+    int cores = 8;             // threadgroups that run at a time, roughly; grids of resident kernels
+    bool fast_codes = true;    // 4-bit codes through a float's mantissa (16-bit activations only)
+};
+
+// Common to all: T, and the most rows that a program takes (layout of the step record).
+struct Common {
+    DType type = DType::bf16;
+    int max_rows = 1;
+    Limits limits = {};
+};
+
+// Rows of W * x'. `x_rows`: most rows this variant serves (1..8). Names the operands of the "matvec" launch.
+struct MatvecShape {
+    const Weight *w = nullptr, *w2 = nullptr;
+    bool norm = false, bias = false;
+    NormFormula formula = NormFormula::two_rounding;
+    float eps = 0, softcap = 0;
+    Epilogue epilogue = Epilogue::none;
+    ActKind act = ActKind::silu;
+    bool f32_out = false, output_rows = false;
+    int x_rows = 1;
+};
+// Whether the norm fits into the product's own threadgroup memory; otherwise norm first, into "scratch".
+bool norm_fits(const Common& c, const MatvecShape& s);
+Kernel matvec(const Common& c, const MatvecShape& s);
+// More than 8 rows; x is plain rows (operand "packed").
+Kernel gemm(const Common& c, const MatvecShape& s);
+
+Kernel embed(const Common& c, const Weight& table, float scale);
+// `formula` is ignored without a weight. x, weight, residual and y as the launch names them.
+struct NormShape {
+    int width = 0, groups = 1;
+    bool weight = true, residual = false, output_rows = false;
+    NormFormula formula = NormFormula::two_rounding;
+    float eps = 0;
+    const char *x = "x", *w = "weight", *y = "y";   // operand names
+};
+Kernel norm(const Common& c, const NormShape& s);
+Kernel add(const Common& c, int width);
+Kernel scale(const Common& c, int width, float factor, bool weight);
+Kernel act_mul(const Common& c, int width, int up_stride, int up_offset, ActKind act);
+Kernel take_rows(const Common& c, int width);
+Kernel head_gate(const Common& c, int heads, int head_dim);
+
+struct AttentionShape {
+    int n_heads = 0, n_kv_heads = 0, head_dim = 0, capacity = 0;
+    float scale = 1, softcap = 0;
+    int window = 0;
+    // qk_prepare only
+    bool writes = true, q_norm = false, k_norm = false, gated = false, v_norm = false, v_from_k = false;
+    NormFormula formula = NormFormula::two_rounding;
+    float eps = 0;
+    int rope_half = 0;
+};
+// Positions of a part of the cache in decode attention, and the parts a row can have.
+int attention_part(int capacity);
+int attention_parts(int capacity, int window);
+std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity);
+Kernel qk_prepare(const Common& c, const AttentionShape& s);
+Kernel attention_decode(const Common& c, const AttentionShape& s);
+Kernel attention_combine(const Common& c, const AttentionShape& s);
+Kernel attention_prefill(const Common& c, const AttentionShape& s);
+
+}  // namespace forge::gpu

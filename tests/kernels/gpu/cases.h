@@ -1,0 +1,57 @@
+// A case is one kernel on one set of data, held against the plain CPU kernel.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../kernel_test.h"
+#include "../weights.h"
+#include "device.h"
+#include "kernels/gpu/registry.h"
+
+namespace forge::test {
+
+struct GpuCase {
+    std::string name;
+    std::vector<gpu::Kernel> kernels;
+    std::function<void(GpuDevice& device, int order)> run;   // expects
+};
+
+// Families of cases. `full`: the whole grid of shapes instead of a sample that reaches every path.
+std::vector<GpuCase> row_cases(bool full);
+std::vector<GpuCase> matvec_cases(bool full);
+std::vector<GpuCase> gemm_cases(bool full);
+std::vector<GpuCase> attention_cases(bool full);
+
+// got against wanted: within `ulps` roundings of T, or `part` of the largest wanted value. NaN anywhere fails.
+inline void expect_close(const Array& got, const Array& wanted, std::size_t count, DType type, double ulps, double part) {
+    double largest = 0;
+    for (std::size_t i = 0; i < count; ++i) largest = std::max(largest, std::fabs(static_cast<double>(wanted.get(i))));
+    int shown = 0;
+    for (std::size_t i = 0; i < count && shown < 5; ++i) {
+        const double g = static_cast<double>(got.get(i)), w = static_cast<double>(wanted.get(i));
+        const double bound = ulps * 2 * unit_roundoff(type) * std::fabs(w) + part * largest;
+        if (std::fabs(g - w) <= bound) continue;   // false for NaN
+        ADD_FAILURE() << "element " << i << " of " << count << ": " << g << " instead of " << w << ", bound " << bound;
+        ++shown;
+    }
+}
+
+inline gpu::Common common(DType type, int max_rows) {
+    gpu::Common c;
+    c.type = type;
+    c.max_rows = max_rows;
+    return c;
+}
+
+// Runs a CPU kernel of the plain instruction set.
+template <typename Params>
+void run_plain(CpuKernel (*choose)(const Params&, Isa), const Params& params, const StepRows& step) {
+    run(choose(params, Isa::plain), params, step);
+}
+
+}  // namespace forge::test

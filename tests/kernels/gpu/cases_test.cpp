@@ -1,0 +1,35 @@
+// Every GPU kernel against the plain one: outputs poisoned, memory checked, in several orders of lanes.
+#include "cases.h"
+
+namespace forge::test {
+namespace {
+
+class GpuKernels : public testing::TestWithParam<std::pair<const char*, std::vector<GpuCase> (*)(bool)>> {};
+
+TEST_P(GpuKernels, MatchThePlainKernels) {
+    std::string reason;
+    const std::unique_ptr<GpuDevice> device = make_gpu_device(&reason);
+    if (!device) GTEST_SKIP() << reason;
+    const std::vector<GpuCase> cases = GetParam().second(long_tests());
+    std::vector<gpu::Kernel> kernels;
+    for (const GpuCase& c : cases) kernels.insert(kernels.end(), c.kernels.begin(), c.kernels.end());
+    device->compile(kernels);
+    if (HasFatalFailure()) return;
+    int failed = 0;
+    for (const GpuCase& c : cases) {
+        SCOPED_TRACE(c.name);
+        for (int order = 0; order < device->orders(); ++order) c.run(*device, order);
+        failed += HasFailure();
+        if (failed > 20) break;
+    }
+    RecordProperty("cases", static_cast<int>(cases.size()));
+    std::printf("%zu cases, %zu kernels\n", cases.size(), kernels.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GpuKernels,
+                         testing::Values(std::make_pair("rows", &row_cases), std::make_pair("matvec", &matvec_cases), std::make_pair("gemm", &gemm_cases),
+                                         std::make_pair("attention", &attention_cases)),
+                         [](const auto& info) { return std::string(info.param.first); });
+
+}  // namespace
+}  // namespace forge::test

@@ -1,0 +1,51 @@
+// What runs GPU kernels in tests: the Metal emulator, or a CUDA device.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/step_rows.h"
+#include "kernels/gpu/kernel.h"
+#include "quant/weight.h"
+
+namespace forge::test {
+
+// Buffers by parameter name. Written ones come back.
+struct Bindings {
+    struct Span { void* data = nullptr; std::size_t bytes = 0; };
+    std::map<std::string, Span> buffers;
+
+    Bindings& add(const std::string& name, const void* data, std::size_t bytes) {
+        buffers[name] = {const_cast<void*>(data), bytes};
+        return *this;
+    }
+    template <typename Array>
+    Bindings& add(const std::string& name, Array& array) {
+        return add(name, array.data(), array.bytes());
+    }
+    Bindings& floats(const std::string& name, const std::vector<float>& values) { return add(name, values.data(), values.size() * sizeof(float)); }
+    Bindings& weight(const std::string& operand, const Weight& w) {
+        const std::pair<const char*, const Plane*> planes[] = {{"codes", &w.codes}, {"high", &w.codes_high}, {"scales", &w.scales}, {"offsets", &w.offsets},
+                                                               {"super_scales", &w.super_scales}, {"super_mins", &w.super_mins}};
+        for (const auto& [name, plane] : planes)
+            if (plane->data) add(operand + "." + name, plane->data, plane->stride * static_cast<std::size_t>(w.rows));
+        return *this;
+    }
+};
+
+class GpuDevice {
+  public:
+    virtual ~GpuDevice() = default;
+    // Compiles kernels for run(); a failure is the test's.
+    virtual void compile(const std::vector<gpu::Kernel>& kernels) = 0;
+    // Runs one and returns findings, empty when clean. `order` permutes the order of lanes where that can be done.
+    virtual std::string run(const gpu::Kernel& kernel, Bindings& bindings, const StepRows& step, int max_rows, int order) = 0;
+    virtual int orders() const = 0;
+};
+
+// Null with a reason when there is none here. Which one a test program has is a matter of what is linked.
+std::unique_ptr<GpuDevice> make_gpu_device(std::string* reason);
+
+}  // namespace forge::test

@@ -1,0 +1,81 @@
+// Kernels as Metal text, executed by the emulator in its checked mode.
+#include <gtest/gtest.h>
+
+#include "device.h"
+#include "metal_emu/compile.h"
+
+namespace forge::test {
+namespace {
+
+class EmulatedDevice final : public GpuDevice {
+  public:
+    void compile(const std::vector<gpu::Kernel>& kernels) override {
+        const std::string text = gpu::source(gpu::Target::metal, kernels);
+        std::string error;
+        const metal_emu::Library library = metal_emu::parse(text, &error);
+        ASSERT_EQ(error, "");
+        // With address spaces: what Metal's compiler would refuse; then instrumented, to run.
+        metal_emu::CompileOptions options;
+        options.syntax_only = true;
+        const metal_emu::Compiled typed = metal_emu::compile(library, {}, {}, options);
+        ASSERT_TRUE(typed.ok) << typed.log.substr(0, 4000);
+        options = {};
+        options.check = true;
+        options.address_spaces = false;
+        compiled_ = metal_emu::compile(library, {}, {}, options);
+        ASSERT_TRUE(compiled_.ok) << compiled_.log.substr(0, 4000);
+    }
+
+    std::string run(const gpu::Kernel& kernel, Bindings& bindings, const StepRows& step, int max_rows, int order) override {
+        const auto entry = compiled_.entries.find(kernel.name);
+        if (entry == compiled_.entries.end()) return "the kernel was not compiled";
+        std::vector<std::int32_t> record(gpu::step_words(max_rows), -1);
+        gpu::write_step(step, max_rows, record.data());
+        metal_emu::Launch launch;
+        launch.entry = entry->second;
+        launch.name = kernel.name.c_str();
+        launch.image_low = compiled_.image_low;
+        launch.image_high = compiled_.image_high;
+        launch.check = true;
+        launch.seed = static_cast<std::uint64_t>(order);
+        launch.workers = 1;
+        const gpu::GridSize grid = gpu::grid_size(kernel.grid, step);
+        launch.grid[0] = grid.x;
+        launch.grid[1] = grid.y;
+        launch.grid[2] = grid.z;
+        launch.threads[0] = static_cast<std::uint32_t>(kernel.threads);
+        for (std::size_t i = 0; i < kernel.params.size(); ++i) {
+            const gpu::Param& p = kernel.params[i];
+            Bindings::Span span{record.data(), record.size() * sizeof(std::int32_t)};
+            if (p.name != "step") {
+                const auto it = bindings.buffers.find(p.name);
+                if (it == bindings.buffers.end()) return "the test binds no buffer " + p.name;
+                span = it->second;
+            }
+            launch.buffers[i] = span.data;
+            launch.bytes[i] = span.bytes;
+            launch.read_only[i] = !p.written;
+            launch.constant[i] = !p.written;
+            // A buffer that is also written through another parameter must be tracked.
+            for (const gpu::Param& q : kernel.params)
+                if (q.written && bindings.buffers[q.name].data == span.data) launch.constant[i] = false;
+        }
+        metal_emu::memory_barrier();
+        std::string findings;
+        for (const std::string& f : metal_emu::run(launch)) findings += f + "\n";
+        return findings;
+    }
+    int orders() const override { return 3; }
+
+  private:
+    metal_emu::Compiled compiled_;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuDevice> make_gpu_device(std::string* reason) {
+    if (!metal_emu::compiler_available(reason)) return nullptr;
+    return std::make_unique<EmulatedDevice>();
+}
+
+}  // namespace forge::test

@@ -1,0 +1,184 @@
+#include <fmt/format.h>
+
+#include "cases.h"
+#include "kernels/matmul/matmul.h"
+
+namespace forge::test {
+namespace {
+
+struct Shape {
+    int n = 37, k = 0, rows = 1, variant = 1;   // variant: rows that the kernel is made for
+    DType type = DType::bf16;
+    bool norm = false, bias = false, f32_out = false, outputs = false;
+    NormFormula formula = NormFormula::two_rounding;
+    Epilogue epilogue = Epilogue::none;
+    ActKind act = ActKind::silu;
+    float softcap = 0;
+    bool fast = true;
+};
+
+// Columns for a format: about `wanted`, a multiple of what it needs.
+int columns(const NamedFormat& f, int wanted) {
+    const int multiple = f.format.is_dense() ? 1 : std::max(32, f.multiple);
+    return std::max(multiple, wanted / multiple * multiple);
+}
+
+GpuCase matmul_case(const NamedFormat& format, Shape s, bool matrix) {
+    if (s.k == 0) s.k = columns(format, 200);
+    const auto w = std::make_shared<Weight>(random_weight(format.format, s.n, s.k, 7)), w2 = std::make_shared<Weight>(random_weight(format.format, s.n, s.k, 8));
+    const bool two = s.epilogue == Epilogue::act_mul;
+    gpu::MatvecShape g;
+    g.w = w.get();
+    g.w2 = two ? w2.get() : nullptr;
+    g.norm = s.norm;
+    g.bias = s.bias;
+    g.formula = s.formula;
+    g.eps = 1e-5f;
+    g.softcap = s.softcap;
+    g.epilogue = s.epilogue;
+    g.act = s.act;
+    g.f32_out = s.f32_out;
+    g.output_rows = s.outputs;
+    g.x_rows = s.variant;
+    const int max_rows = std::max(s.rows, 9);
+    gpu::Common c = common(s.type, max_rows);
+    c.limits.fast_codes = s.fast;
+    const gpu::Kernel k = matrix ? gpu::gemm(c, g) : gpu::matvec(c, g);
+    const std::string name = fmt::format("{} {} n {} k {} rows {} of {} {}", matrix ? "gemm" : "matvec", format.name, s.n, s.k, s.rows, s.variant, name_of(s.type));
+    return {name, {k}, [=](GpuDevice& device, int order) {
+                const std::size_t inputs = static_cast<std::size_t>(s.rows) * static_cast<std::size_t>(s.k), count = static_cast<std::size_t>(s.rows) * static_cast<std::size_t>(s.n);
+                const DType out = s.f32_out ? DType::f32 : s.type;
+                Array x(s.type, normal(inputs, s.type, 11)), residual(s.type, normal(count, s.type, 12)), wanted(out, count), y(out, count);
+                const std::vector<float> bias = normal(static_cast<std::size_t>(s.n), DType::f32, 13), bias2 = normal(static_cast<std::size_t>(s.n), DType::f32, 14);
+                std::vector<float> norm = normal(static_cast<std::size_t>(s.k), DType::bf16, 15, 0.2f);
+                for (float& v : norm) v += 1;
+                MatmulParams p;
+                p.type = s.type;
+                p.w = w.get();
+                p.w2 = two ? w2.get() : nullptr;
+                p.bias = s.bias ? bias.data() : nullptr;
+                p.bias2 = s.bias && two ? bias2.data() : nullptr;
+                p.x = x.data();
+                p.y = wanted.data();
+                p.residual = s.epilogue == Epilogue::add ? residual.data() : nullptr;
+                p.norm_weight = s.norm ? norm.data() : nullptr;
+                p.norm = s.formula;
+                p.eps = 1e-5f;
+                p.epilogue = s.epilogue;
+                p.act = s.act;
+                p.f32_out = s.f32_out;
+                p.softcap = s.softcap;
+                p.output_rows = s.outputs;
+                p.max_rows = s.rows;
+                Rows step;
+                step.add(0, 0, s.outputs ? max_rows : s.rows);
+                for (int i = 0; i < s.rows; ++i) step.outputs.push_back(i);
+                run_plain(matvec_kernel, p, step.step());   // its plain form takes any number of rows
+                // The plain form leaves a weight's global scale to decode_row.
+                Bindings b;
+                b.add("x", x).add("packed", x).weight("weight", *w).weight("weight2", *w2).add("residual", residual).add("y", y);
+                b.floats("norm_weight.codes", norm).floats("bias.codes", bias).floats("bias2.codes", bias2);
+                EXPECT_EQ(device.run(k, b, step.step(), max_rows, order), "");
+                // f32 sums of k terms in another order; a rounding or two of T after them.
+                expect_close(y, wanted, count, out, s.f32_out ? 0 : s.epilogue == Epilogue::none ? 1.01 : 3, s.type == DType::f32 && !s.f32_out ? 4e-6 : s.fast ? 3e-5 : 4e-6);
+            }};
+}
+
+NamedFormat named(const std::string& name) {
+    for (const NamedFormat& f : all_formats())
+        if (f.name == name) return f;
+    ADD_FAILURE() << "no format " << name;
+    return all_formats()[0];
+}
+
+// Every epilogue, norm and flag on a few formats.
+void add_epilogues(std::vector<GpuCase>& cases, DType type, bool matrix, int rows, int variant) {
+    for (const char* name : {"gguf bf16", "gguf q4_0", "gguf q6_k"}) {
+        const NamedFormat f = named(name);
+        Shape s;
+        s.type = type;
+        s.rows = rows;
+        s.variant = variant;
+        const auto with = [&](auto change) {
+            Shape t = s;
+            change(t);
+            cases.push_back(matmul_case(f, t, matrix));
+        };
+        with([](Shape& t) { t.epilogue = Epilogue::add; });
+        with([](Shape& t) { t.epilogue = Epilogue::act_mul; });
+        with([](Shape& t) { t.epilogue = Epilogue::act_mul, t.act = ActKind::gelu_tanh, t.bias = true; });
+        with([](Shape& t) { t.bias = true; });
+        with([](Shape& t) { t.f32_out = true, t.softcap = 5, t.outputs = true; });
+        if (!matrix) {
+            with([](Shape& t) { t.norm = true; });
+            with([](Shape& t) { t.norm = true, t.formula = NormFormula::one_plus, t.epilogue = Epilogue::act_mul; });
+            with([](Shape& t) { t.norm = true, t.formula = NormFormula::one_rounding, t.f32_out = true; });
+        }
+    }
+}
+
+}  // namespace
+
+std::vector<GpuCase> matvec_cases(bool full) {
+    std::vector<GpuCase> cases;
+    for (const NamedFormat& f : all_formats()) {
+        const bool sample = f.name.find("gguf") == 0 || f.name.find("mxfp8") != std::string::npos || f.name.find("/64 bf16") != std::string::npos || f.name.find("/32 f16") != std::string::npos;
+        if (!full && !sample) continue;
+        for (const DType type : types()) {
+            if (!full && type != DType::bf16 && f.name.find("gguf") != 0) continue;
+            Shape s;
+            s.type = type;
+            s.f32_out = true;
+            cases.push_back(matmul_case(f, s, false));
+            s.f32_out = false;
+            s.k = columns(f, 1100);
+            s.rows = 3;
+            s.variant = 4;
+            s.fast = false;
+            if (full || type == DType::bf16) cases.push_back(matmul_case(f, s, false));
+        }
+    }
+    for (const DType type : types()) {
+        add_epilogues(cases, type, false, 1, 1);
+        if (full || type == DType::bf16) add_epilogues(cases, type, false, 7, 8);
+    }
+    // Columns that end inside a unit, rows that are not aligned, one row, many strips.
+    for (const char* name : {"gguf f32", "gguf f16", "gguf bf16"})
+        for (const int k : {4, 12, 37, 100, 1023}) {
+            Shape s;
+            s.k = k;
+            s.rows = 2;
+            s.variant = 2;
+            cases.push_back(matmul_case(named(name), s, false));
+            s.type = DType::f32;
+            s.norm = true;
+            s.n = 3;
+            cases.push_back(matmul_case(named(name), s, false));
+        }
+    return cases;
+}
+
+std::vector<GpuCase> gemm_cases(bool full) {
+    std::vector<GpuCase> cases;
+    for (const NamedFormat& f : all_formats()) {
+        const bool sample = f.name.find("gguf") == 0 || f.name.find("mxfp8") != std::string::npos || f.name.find("/64 bf16") != std::string::npos;
+        if (!full && !sample) continue;
+        Shape s;
+        s.n = full ? 70 : 37;
+        s.k = columns(f, 70);
+        s.rows = full ? 33 : 9;
+        cases.push_back(matmul_case(f, s, true));
+    }
+    for (const DType type : types()) add_epilogues(cases, type, true, full ? 33 : 12, 1);
+    for (const char* name : {"gguf f32", "gguf bf16"})
+        for (const int k : {4, 37}) {
+            Shape s;
+            s.k = k;
+            s.n = 65;
+            s.rows = 33;
+            cases.push_back(matmul_case(named(name), s, true));
+        }
+    return cases;
+}
+
+}  // namespace forge::test
