@@ -305,6 +305,7 @@ class Lowering {
 
     // The packed rows that a gemm reads: made once for all matmuls of the same input whose weights agree.
     BufferRef packed(const MatmulOp& o, int rows) {
+        if (target_.plain_rows && o.norm_weight < 0) return value(op_->inputs[0]);
         for (const Packed& p : packed_)
             if (p.input == op_->inputs[0] && p.norm_weight == o.norm_weight && target_.same_packing(p.weight, o.weight)) return p.buffer;
         const BufferRef ref = buffer(target_.packed_bytes(o.weight, rows));

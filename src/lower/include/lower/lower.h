@@ -17,6 +17,7 @@ struct LowerTarget {
     std::function<std::uint64_t(int rows, int heads, int head_dim)> attention_partial_bytes;
     std::function<std::uint64_t(WeightId, int experts, int per_token, int rows)> expert_packed_bytes = {};
     std::function<std::uint64_t(int experts, int per_token, int rows)> group_bytes = {};
+    bool plain_rows = false;     // gemm reads plain rows: only norms are packed
 };
 
 struct LowerOptions {

@@ -67,6 +67,8 @@ class Backend {
     virtual std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity, DType type) const = 0;
     virtual std::uint64_t expert_packed_bytes(const Weight& weight, int experts, int per_token, int rows, DType type) const = 0;
     virtual std::uint64_t group_bytes(int experts, int per_token, int rows) const = 0;
+    // Matrix products read plain rows, so that rows without a norm are not packed.
+    virtual bool plain_rows() const { return false; }
 };
 
 }  // namespace forge

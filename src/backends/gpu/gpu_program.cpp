@@ -1,0 +1,272 @@
+#include "gpu_program.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "base/error.h"
+#include "kernels/attention/attention.h"
+
+namespace forge::gpu {
+namespace {
+
+constexpr std::string_view kPlaneNames[] = {"codes", "high", "scales", "offsets", "super_scales", "super_mins"};
+
+class Binder {
+  public:
+    Binder(const Program& program, std::span<const Weight> weights, const GpuCacheLayout& cache, const Limits& limits)
+        : program_(program), weights_(weights), cache_(cache), common_{program.type, program.max_rows, limits} {}
+
+    GpuProgram run() {
+        for (std::size_t i = 0; i < program_.launches.size(); ++i) {
+            launch_ = &program_.launches[i];
+            if (launch_->kernel == "rope_table") {   // angles are precomputed; users look the table up by its place
+                remember_rope();
+                continue;
+            }
+            GpuLaunch out;
+            out.source = i;
+            // What a skipped launch separated stays separated: its successor's barrier covers the same memory.
+            out.barrier = launch_->barrier || pending_barrier_;
+            pending_barrier_ = false;
+            out.output_rows = launch_->output_rows;
+            fill(out);
+            out_.launches.push_back(std::move(out));
+        }
+        return std::move(out_);
+    }
+
+  private:
+    using Fill = void (Binder::*)(GpuLaunch&);
+
+    void fill(GpuLaunch& out) {
+        static const std::map<std::string_view, Fill> table = {
+            {"embed", &Binder::embed_}, {"norm", &Binder::norm_}, {"matvec", &Binder::matvec_}, {"pack", &Binder::pack_}, {"gemm", &Binder::gemm_},
+            {"add", &Binder::add_}, {"qk_prepare", &Binder::qk_prepare_}, {"attention_decode", &Binder::attention_}, {"attention_combine", &Binder::attention_},
+            {"attention_prefill", &Binder::attention_}, {"act_mul", &Binder::act_mul_}, {"take_rows", &Binder::take_rows_}, {"scale", &Binder::scale_},
+            {"head_gate", &Binder::head_gate_}};
+        const auto it = table.find(launch_->kernel);
+        if (it == table.end())
+            fail(ErrorKind::unsupported, "the operation '{}' of this model has no GPU kernel yet; run it with --device cpu", launch_->kernel);
+        (this->*it->second)(out);
+    }
+
+    // ---- reading the launch
+    int integer(std::string_view name) const { return static_cast<int>(launch_->integer(name)); }
+    float number(std::string_view name) const { return static_cast<float>(launch_->number(name)); }
+    NormFormula formula() const { return static_cast<NormFormula>(integer("norm")); }
+    const Weight* weight(std::string_view name) const {
+        const Operand* o = launch_->find(name);
+        return o ? &weights_[static_cast<std::size_t>(o->buffer.index)] : nullptr;
+    }
+    bool has(std::string_view name) const { return launch_->find(name) != nullptr; }
+
+    // ---- binding
+    Buffer buffer_of(const std::string& name) const {
+        if (name == "step") return {};
+        if (name == "rope_angles") return {Place::rope, rope_at_.at(launch_->operand("rope").buffer.offset)};
+        const auto dot = name.find('.');
+        const Operand& o = launch_->operand(std::string_view(name).substr(0, dot));
+        switch (o.buffer.space) {
+            case Space::arena: return {Place::arena, 0, 0, o.buffer.offset};
+            case Space::keys: return {Place::cache, 0, 0, cache_.keys(o.buffer.index)};
+            case Space::values: return {Place::cache, 0, 0, cache_.values(o.buffer.index)};
+            case Space::conv_state: return {Place::cache, 0, 0, cache_.conv(o.buffer.index)};
+            case Space::delta_state: return {Place::cache, 0, 0, cache_.delta(o.buffer.index)};
+            case Space::weight: {
+                const auto plane = std::find(std::begin(kPlaneNames), std::end(kPlaneNames), std::string_view(name).substr(dot + 1));
+                return {Place::plane, o.buffer.index, static_cast<int>(plane - std::begin(kPlaneNames)), 0};
+            }
+            case Space::table: break;
+        }
+        fail(ErrorKind::internal, "kernel parameter {} of launch {} cannot be bound", name, launch_->kernel);
+    }
+    BoundKernel bound(Kernel kernel) const {
+        BoundKernel b{std::move(kernel), {}};
+        for (const Param& p : b.kernel.params) b.buffers.push_back(buffer_of(p.name));
+        return b;
+    }
+    void one(GpuLaunch& out, Kernel kernel) const { out.variants.push_back({program_.max_rows, {bound(std::move(kernel))}}); }
+
+    void remember_rope() {
+        pending_barrier_ = pending_barrier_ || launch_->barrier;
+        const RopeAngles rope{program_.tables[static_cast<std::size_t>(launch_->operand("inv_freq").buffer.index)], integer("half"), number("scale")};
+        rope_at_[launch_->operand("table").buffer.offset] = static_cast<int>(out_.ropes.size());
+        out_.ropes.push_back(rope);
+    }
+
+    // ---- families
+    void embed_(GpuLaunch& out) { one(out, embed(common_, *weight("table"), number("scale"))); }
+    void norm_(GpuLaunch& out) {
+        NormShape s;
+        s.width = integer("width");
+        s.groups = integer("groups");
+        s.weight = has("weight");
+        s.residual = has("residual");
+        s.output_rows = launch_->output_rows;
+        s.formula = formula();
+        s.eps = number("eps");
+        one(out, norm(common_, s));
+    }
+    MatvecShape matmul_shape() const {
+        MatvecShape s;
+        s.w = weight("weight");
+        s.w2 = weight("weight2");
+        s.norm = has("norm_weight");
+        s.bias = has("bias");
+        s.formula = formula();
+        s.eps = number("eps");
+        s.softcap = number("softcap");
+        s.epilogue = static_cast<Epilogue>(integer("epilogue"));
+        s.act = static_cast<ActKind>(integer("activation"));
+        s.f32_out = integer("f32_out") != 0;
+        s.output_rows = launch_->output_rows;
+        return s;
+    }
+    void matvec_(GpuLaunch& out) {
+        MatvecShape s = matmul_shape();
+        const int most = std::min(8, integer("max_rows"));
+        for (int rows = 1;; rows *= 2) {
+            s.x_rows = std::min(rows, most);
+            Variant v{s.x_rows, {}};
+            if (s.norm && !norm_fits(common_, s)) split_norm(s, v);
+            else v.kernels.push_back(bound(matvec(common_, s)));
+            out.variants.push_back(std::move(v));
+            if (rows >= most) break;
+        }
+    }
+    // The norm in a launch of its own, once for all products of the same normed rows.
+    void split_norm(MatvecShape s, Variant& v) {
+        const auto key = std::make_pair(integer("input_tag"), s.x_rows);
+        auto it = normed_.find(key);
+        if (it == normed_.end()) {
+            NormShape n;
+            n.width = static_cast<int>(s.w->cols);
+            n.output_rows = s.output_rows;
+            n.formula = s.formula;
+            n.eps = s.eps;
+            n.w = "norm_weight";
+            n.y = "scratch";
+            it = normed_.emplace(key, out_.scratch_bytes).first;
+            out_.scratch_bytes += (static_cast<std::uint64_t>(s.x_rows) * static_cast<std::uint64_t>(s.w->cols) * size_of(program_.type) + 255) / 256 * 256;
+            BoundKernel b{norm(common_, n), {}};
+            for (const Param& p : b.kernel.params) b.buffers.push_back(p.name == "scratch" ? Buffer{Place::scratch, 0, 0, it->second} : buffer_of(p.name));
+            v.kernels.push_back(std::move(b));
+        }
+        s.norm = false;
+        BoundKernel b = bound(matvec(common_, s));
+        for (std::size_t i = 0; i < b.kernel.params.size(); ++i)
+            if (b.kernel.params[i].name == "x") b.buffers[i] = {Place::scratch, 0, 0, it->second};
+        v.kernels.push_back(std::move(b));
+    }
+    // Rows for a product of many rows: normed. (Without a norm nothing is packed.)
+    void pack_(GpuLaunch& out) {
+        NormShape n;
+        n.width = static_cast<int>(weight("weight")->cols);
+        n.output_rows = launch_->output_rows;
+        n.formula = formula();
+        n.eps = number("eps");
+        n.w = "norm_weight";
+        n.y = "packed";
+        one(out, norm(common_, n));
+    }
+    void gemm_(GpuLaunch& out) { one(out, gemm(common_, matmul_shape())); }
+    void add_(GpuLaunch& out) { one(out, add(common_, integer("width"))); }
+    void scale_(GpuLaunch& out) { one(out, scale(common_, integer("width"), number("factor"), has("weight"))); }
+    void act_mul_(GpuLaunch& out) {
+        one(out, act_mul(common_, integer("width"), integer("up_stride"), integer("up_offset"), static_cast<ActKind>(integer("activation"))));
+    }
+    void take_rows_(GpuLaunch& out) { one(out, take_rows(common_, integer("width"))); }
+    void head_gate_(GpuLaunch& out) { one(out, head_gate(common_, integer("heads"), integer("head_dim"))); }
+    AttentionShape attention_shape() const {
+        AttentionShape s;
+        s.n_heads = integer("n_heads");
+        s.n_kv_heads = integer("n_kv_heads");
+        s.head_dim = integer("head_dim");
+        s.capacity = cache_.capacity();
+        return s;
+    }
+    void qk_prepare_(GpuLaunch& out) {
+        AttentionShape s = attention_shape();
+        s.writes = has("k");
+        s.q_norm = has("q_norm");
+        s.k_norm = has("k_norm");
+        s.gated = integer("gated") != 0;
+        s.v_norm = integer("v_norm") != 0;
+        s.v_from_k = has("k") && !has("v");
+        s.formula = formula();
+        s.eps = number("eps");
+        s.rope_half = integer("rope_half");
+        one(out, qk_prepare(common_, s));
+    }
+    void attention_(GpuLaunch& out) {
+        AttentionShape s = attention_shape();
+        s.scale = number("scale");
+        s.softcap = number("softcap");
+        s.window = integer("window");
+        one(out, launch_->kernel == "attention_decode"    ? attention_decode(common_, s)
+                 : launch_->kernel == "attention_combine" ? attention_combine(common_, s)
+                                                          : attention_prefill(common_, s));
+    }
+
+    const Program& program_;
+    std::span<const Weight> weights_;
+    const GpuCacheLayout& cache_;
+    Common common_;
+    const Launch* launch_ = nullptr;
+    GpuProgram out_;
+    bool pending_barrier_ = false;
+    std::map<std::uint64_t, int> rope_at_;                       // arena offset -> rope
+    std::map<std::pair<int, int>, std::uint64_t> normed_;        // tag, rows -> scratch offset
+};
+
+}  // namespace
+
+const Variant& GpuLaunch::variant(const StepRows& step) const {
+    const int rows = output_rows ? step.outputs : step.m;
+    for (const Variant& v : variants)
+        if (rows <= v.max_rows) return v;
+    return variants.back();
+}
+
+std::vector<Kernel> GpuProgram::kernels() const {
+    std::vector<Kernel> all;
+    for (const GpuLaunch& l : launches)
+        for (const Variant& v : l.variants)
+            for (const BoundKernel& k : v.kernels) all.push_back(k.kernel);
+    return all;
+}
+
+GpuProgram bind_program(const Program& program, std::span<const Weight> weights, const GpuCacheLayout& cache, const Limits& limits) {
+    return Binder(program, weights, cache, limits).run();
+}
+
+std::vector<float> rope_angles(const RopeAngles& rope, int capacity, DType type) {
+    std::vector<float> angles(static_cast<std::size_t>(capacity) * 2 * static_cast<std::size_t>(rope.half));
+    std::vector<std::int32_t> positions(static_cast<std::size_t>(capacity));
+    for (int i = 0; i < capacity; ++i) positions[static_cast<std::size_t>(i)] = i;
+    StepRows every;
+    every.m = capacity;
+    every.positions = positions.data();
+    RopeTableParams p;
+    p.inv_freq = rope.inv_freq.data();
+    p.half = rope.half;
+    p.scale = rope.scale;
+    p.type = type;
+    p.table = angles.data();
+    CpuWorker worker;
+    rope_table_kernel(p, Isa::plain).fn(&p, every, 0, capacity, worker);
+    return angles;
+}
+
+const Plane& plane_of(const Weight& w, int plane) {
+    const Plane* const planes[] = {&w.codes, &w.codes_high, &w.scales, &w.offsets, &w.super_scales, &w.super_mins};
+    return *planes[plane];
+}
+
+std::size_t plane_bytes(const Weight& w, int plane) {
+    const Plane& p = plane_of(w, plane);
+    return p.data ? p.stride * static_cast<std::size_t>(w.rows) : 0;
+}
+
+}  // namespace forge::gpu

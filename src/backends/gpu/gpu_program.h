@@ -1,0 +1,71 @@
+// A program as GPU launches: kernels chosen for every number of rows, and where their buffers lie. What the Metal
+// and the CUDA backend share; they add memory, compilation and submission.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backends/program.h"
+#include "gpu_cache_layout.h"
+#include "kernels/gpu/registry.h"
+#include "quant/weight.h"
+
+namespace forge::gpu {
+
+enum class Place : std::uint8_t {
+    step,        // the step record
+    arena,       // offset in the program's arena
+    scratch,     // offset in the memory for normed rows
+    plane,       // a weight's plane: index = weight, plane = which
+    rope,        // angles of every position: index into GpuProgram::ropes
+    cache,       // offset in the cache's memory
+};
+enum PlaneIndex { plane_codes, plane_high, plane_scales, plane_offsets, plane_super_scales, plane_super_mins };
+
+struct Buffer {
+    Place place = Place::step;
+    int index = 0, plane = 0;
+    std::uint64_t offset = 0;
+};
+
+struct BoundKernel {
+    Kernel kernel;
+    std::vector<Buffer> buffers;   // one a parameter
+};
+
+// Kernels that run one after the other, each after what the one before wrote.
+struct Variant {
+    int max_rows = 0;              // serves steps of up to that many rows
+    std::vector<BoundKernel> kernels;
+};
+
+struct GpuLaunch {
+    std::vector<Variant> variants; // rising max_rows
+    bool barrier = false, output_rows = false;
+    std::size_t source = 0;        // launch of the Program
+
+    const Variant& variant(const StepRows& step) const;
+};
+
+struct RopeAngles { std::vector<float> inv_freq; int half; float scale; };
+
+struct GpuProgram {
+    std::vector<GpuLaunch> launches;
+    std::vector<RopeAngles> ropes;
+    std::uint64_t scratch_bytes = 0;
+
+    std::vector<Kernel> kernels() const;
+};
+
+// Error(unsupported) names a launch that has no GPU kernel.
+GpuProgram bind_program(const Program& program, std::span<const Weight> weights, const GpuCacheLayout& cache, const Limits& limits);
+
+// [capacity][2 * half]: cosines, then sines, of every position, as the CPU's rope tables.
+std::vector<float> rope_angles(const RopeAngles& rope, int capacity, DType type);
+
+// The plane of a weight, and its bytes (0: the format has none).
+const Plane& plane_of(const Weight& weight, int plane);
+std::size_t plane_bytes(const Weight& weight, int plane);
+
+}  // namespace forge::gpu

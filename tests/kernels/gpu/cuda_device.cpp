@@ -1,0 +1,86 @@
+// Kernels as CUDA C++ on a real GPU, or, where there is none, compiled by NVRTC alone.
+#include <gtest/gtest.h>
+
+#include "device.h"
+#include "driver.h"
+#include "nvrtc.h"
+
+namespace forge::test {
+namespace {
+
+class CudaDevice final : public GpuDevice {
+  public:
+    explicit CudaDevice(const cuda::Driver* driver) : d_(driver) {
+        if (!d_) return;
+        cuda::Device device = 0;
+        cuda::check(d_->device_get(&device, 0), "be found");
+        cuda::Context context = nullptr;
+        cuda::check(d_->context_retain(&context, device), "be used");
+        cuda::check(d_->context_set(context), "be used");
+        cuda::check(d_->stream_create(&stream_, 1), "make a stream");
+        int major = 0, minor = 0;
+        d_->device_attribute(&major, cuda::kComputeMajor, device);
+        d_->device_attribute(&minor, cuda::kComputeMinor, device);
+        capability_ = major * 10 + minor;
+    }
+    void compile(const std::vector<gpu::Kernel>& kernels) override {
+        const std::vector<char> code = cuda::compile(gpu::source(gpu::Target::cuda, kernels), capability_);
+        if (d_) cuda::check(d_->module_load(&module_, code.data()), "load the kernels");
+    }
+    std::string run(const gpu::Kernel& kernel, Bindings& bindings, const StepRows& step, int max_rows, int) override {
+        cuda::Function function = nullptr;
+        cuda::check(d_->module_function(&function, module_, kernel.name.c_str()), "find a kernel");
+        std::vector<std::int32_t> record(gpu::step_words(max_rows), -1);
+        gpu::write_step(step, max_rows, record.data());
+        // Buffers that several parameters share are one on the device too.
+        struct Copy { void* host; std::size_t bytes; cuda::Pointer device; bool written; };
+        std::vector<Copy> copies;
+        std::vector<std::size_t> which;
+        for (const gpu::Param& p : kernel.params) {
+            Bindings::Span span{record.data(), record.size() * sizeof(std::int32_t)};
+            if (p.name != "step") {
+                const auto it = bindings.buffers.find(p.name);
+                if (it == bindings.buffers.end()) return "the test binds no buffer " + p.name;
+                span = it->second;
+            }
+            std::size_t i = 0;
+            while (i < copies.size() && copies[i].host != span.data) ++i;
+            if (i == copies.size()) {
+                copies.push_back({span.data, span.bytes, 0, false});
+                cuda::check(d_->alloc(&copies[i].device, std::max<std::size_t>(span.bytes, 16)), "allocate");
+                cuda::check(d_->to_device(copies[i].device, span.data, span.bytes, stream_), "copy");
+            }
+            copies[i].written = copies[i].written || p.written;
+            which.push_back(i);
+        }
+        std::vector<void*> arguments;
+        for (const std::size_t i : which) arguments.push_back(&copies[i].device);
+        const gpu::GridSize grid = gpu::grid_size(kernel.grid, step);
+        cuda::LaunchConfig config{grid.x, grid.y, grid.z, static_cast<unsigned>(kernel.threads), 1, 1, 0, stream_, nullptr, 0};
+        cuda::check(d_->launch(&config, function, arguments.data(), nullptr), "launch a kernel");
+        for (const Copy& c : copies)
+            if (c.written) cuda::check(d_->to_host(c.host, c.device, c.bytes, stream_), "copy back");
+        cuda::check(d_->stream_synchronize(stream_), "run a kernel");
+        for (const Copy& c : copies) cuda::check(d_->free(c.device), "free");
+        return "";
+    }
+    int orders() const override { return d_ ? 1 : 0; }   // without a GPU: compiled only
+
+  private:
+    const cuda::Driver* d_;
+    cuda::Stream stream_ = nullptr;
+    cuda::Module module_ = nullptr;
+    int capability_ = 90;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuDevice> make_gpu_device(std::string* reason) {
+    if (!cuda::nvrtc_available(reason)) return nullptr;
+    std::string why;
+    const cuda::Driver* driver = cuda::load_driver(&why);
+    if (!driver) std::printf("compiled only: %s\n", why.c_str());
+    return std::make_unique<CudaDevice>(driver);
+}
+
+}  // namespace forge::test
