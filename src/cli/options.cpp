@@ -27,7 +27,7 @@ DType parse_dtype(const std::string& name) {
 }
 
 void add_engine_flags(CLI::App& command, EngineFlags& flags) {
-    command.add_option("--device", flags.load.device, "auto or cpu")->type_name("NAME");
+    command.add_option("--device", flags.load.device, "auto, cpu, cuda or cuda:N (metal on a Mac)")->type_name("NAME");
     command.add_option("--dtype", flags.dtype, "Type of activations and cache: bf16 (default), f16 or f32")->type_name("TYPE");
     command.add_option("-t,--threads", flags.load.threads, "CPU threads (default: one a core)")
         ->type_name("N")->check(CLI::Range(1, 1024));

@@ -6,12 +6,13 @@
 #include <mutex>
 
 #include "backends/backend.h"
-#include "backends/cpu.h"
+#include "backends/registry.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "lower/lower.h"
+#include "devices.h"
 #include "model/bind.h"
 #include "plan/passes.h"
 #include "plan/plan.h"
@@ -49,9 +50,11 @@ struct Engine::State {
                 return backend->expert_packed_bytes(model->weights[static_cast<std::size_t>(w)], experts, per_token, rows, options.dtype);
             },
             [this](int experts, int per_token, int rows) { return backend->group_bytes(experts, per_token, rows); },
+            backend->plain_rows(),
         };
     }
     void check(std::span<const StepInput> rows) const;
+    void compile(const std::string& path);
     void record(const Program& program, const Executable& executable, const StepRows& step);
 };
 
@@ -61,8 +64,6 @@ Engine::~Engine() = default;
 namespace {
 
 void check_options(const LoadOptions& o) {
-    if (o.device != "auto" && o.device != "cpu")
-        fail(ErrorKind::unsupported, "device '{}' is not built into this forge; it runs on: cpu (or auto)", o.device);
     if (o.dtype != DType::bf16 && o.dtype != DType::f16 && o.dtype != DType::f32)
         fail("activations can be bf16, f16 or f32, not {}", name_of(o.dtype));
     if (o.ctx < 0) fail("the context must hold at least one position, not {}", o.ctx);
@@ -90,6 +91,26 @@ CacheLayer cache_layer(const LayerSpec& layer, int index) {
 
 }  // namespace
 
+// Cache, programs and executables of the chosen backend.
+void Engine::State::compile(const std::string& path) {
+    const std::uint64_t cache_bytes = backend->cache_bytes(cache_layers, options.parallel, options.ctx, options.dtype);
+    const BackendLimits limits = backend->limits();
+    if (limits.memory_bytes > 0 && cache_bytes > limits.memory_bytes)
+        fail(ErrorKind::out_of_memory, "{}: the key/value cache of {} sequences of {} positions needs {}, and this machine has {}; "
+             "use a smaller context (--ctx) or fewer sequences (--parallel)", path, options.parallel, options.ctx,
+             format_bytes(cache_bytes), format_bytes(limits.memory_bytes));
+    cache = backend->create_cache(cache_layers, options.parallel, options.ctx, options.dtype);
+
+    const int decode_rows = std::min(matvec_rows, std::max(options.chunk, options.parallel));
+    const LowerTarget lower_target = target();
+    decode_program = lower(fused, model->spec.ropes, {options.dtype, decode_rows, std::min(decode_rows, options.max_outputs)}, lower_target);
+    decode = backend->compile(decode_program, model->weights, cache);
+    if (options.chunk > matvec_rows) {
+        prefill_program = lower(fused, model->spec.ropes, {options.dtype, options.chunk, options.max_outputs}, lower_target);
+        prefill = backend->compile(prefill_program, model->weights, cache);
+    }
+}
+
 std::shared_ptr<Engine> Engine::load(const std::string& path, const LoadOptions& options) {
     check_options(options);
     std::shared_ptr<Engine> engine(new Engine);
@@ -97,7 +118,8 @@ std::shared_ptr<Engine> Engine::load(const std::string& path, const LoadOptions&
     s.options = options;
     s.pool = std::make_unique<ThreadPool>(options.threads);
     s.options.threads = s.pool->size();
-    s.backend = make_cpu_backend(*s.pool);
+    register_built_in_devices();
+    s.backend = make_backend(options.device, *s.pool);
     s.file = open_model_file(path);
     s.model = bind_model(*s.file, *s.pool, s.backend->layout());
     const ModelSpec& spec = s.model->spec;
@@ -117,21 +139,14 @@ std::shared_ptr<Engine> Engine::load(const std::string& path, const LoadOptions&
     for (std::size_t i = 0; i < spec.layers.size(); ++i) {
         s.cache_layers.push_back(cache_layer(spec.layers[i], static_cast<int>(i)));
     }
-    const std::uint64_t cache_bytes = s.backend->cache_bytes(s.cache_layers, s.options.parallel, s.options.ctx, s.options.dtype);
-    const BackendLimits limits = s.backend->limits();
-    if (limits.memory_bytes > 0 && cache_bytes > limits.memory_bytes)
-        fail(ErrorKind::out_of_memory, "{}: the key/value cache of {} sequences of {} positions needs {}, and this machine has {}; "
-             "use a smaller context (--ctx) or fewer sequences (--parallel)", path, s.options.parallel, s.options.ctx,
-             format_bytes(cache_bytes), format_bytes(limits.memory_bytes));
-    s.cache = s.backend->create_cache(s.cache_layers, s.options.parallel, s.options.ctx, s.options.dtype);
-
-    const int decode_rows = std::min(matvec_rows, std::max(s.options.chunk, s.options.parallel));
-    const LowerTarget target = s.target();
-    s.decode_program = lower(s.fused, spec.ropes, {s.options.dtype, decode_rows, std::min(decode_rows, s.options.max_outputs)}, target);
-    s.decode = s.backend->compile(s.decode_program, s.model->weights, s.cache);
-    if (s.options.chunk > matvec_rows) {
-        s.prefill_program = lower(s.fused, spec.ropes, {s.options.dtype, s.options.chunk, s.options.max_outputs}, target);
-        s.prefill = s.backend->compile(s.prefill_program, s.model->weights, s.cache);
+    // Left to us, a model that the GPU has no kernels for runs on the CPU, which is said.
+    try {
+        s.compile(path);
+    } catch (const Error& e) {
+        if (e.kind() != ErrorKind::unsupported || options.device != "auto") throw;
+        log_warn("{}: {}; the CPU is used", path, e.what());
+        s.backend = make_backend("cpu", *s.pool);
+        s.compile(path);
     }
     const std::size_t rows = static_cast<std::size_t>(s.options.chunk);
     s.tokens.resize(std::max<std::size_t>(rows, matvec_rows));

@@ -62,6 +62,7 @@ void load(Loaded& out) {
     find(d.event_create, "cuEventCreate");
     find(d.event_destroy, "cuEventDestroy_v2");
     find(d.event_record, "cuEventRecord");
+    find(d.event_synchronize, "cuEventSynchronize");
     find(d.event_elapsed, "cuEventElapsedTime");
     find(d.error_name, "cuGetErrorName");
     find(d.error_text, "cuGetErrorString");

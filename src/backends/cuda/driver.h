@@ -73,6 +73,7 @@ struct Driver {
     Result (*event_create)(Event* event, unsigned flags);
     Result (*event_destroy)(Event event);
     Result (*event_record)(Event event, Stream stream);
+    Result (*event_synchronize)(Event event);
     Result (*event_elapsed)(float* milliseconds, Event start, Event end);
     Result (*error_name)(Result result, const char** name);
     Result (*error_text)(Result result, const char** text);

@@ -15,7 +15,7 @@
 namespace forge {
 
 struct LoadOptions {
-    std::string device = "auto";       // auto | cpu (metal and cuda are refused until they are built in)
+    std::string device = "auto";       // auto | cpu | metal | cuda | cuda:N, as far as they are built in
     DType dtype = DType::bf16;         // activations, KV cache: bf16, f16 or f32
     int threads = 0;                   // 0 = one per available core
     int ctx = 0;                       // positions per sequence; 0 = the model's, at most 4096

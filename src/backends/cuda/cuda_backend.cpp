@@ -1,0 +1,59 @@
+#include <fmt/format.h>
+
+#include "backends/cuda.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "cuda_executable.h"
+#include "nvrtc.h"
+
+namespace forge {
+namespace {
+
+using namespace cuda;
+
+class CudaBackend final : public Backend {
+  public:
+    explicit CudaBackend(int ordinal) : context_(std::make_shared<GpuContext>(ordinal)), weights_(std::make_shared<Weights>(context_)) {
+        std::string reason;
+        if (!nvrtc_available(&reason)) fail(ErrorKind::unsupported, "{}", reason);
+        limits_.cores = context_->multiprocessors();
+    }
+    BackendLimits limits() const override {
+        return {fmt::format("CUDA {} (compute capability {}.{})", context_->name(), context_->capability() / 10, context_->capability() % 10), 1, context_->free_memory()};
+    }
+    std::uint64_t cache_bytes(std::span<const CacheLayer> layers, int slots, int capacity, DType type) const override {
+        return gpu::GpuCacheLayout(layers, slots, capacity, type).bytes();
+    }
+    std::shared_ptr<Cache> create_cache(std::span<const CacheLayer> layers, int slots, int capacity, DType type) override {
+        return std::make_shared<CudaCache>(context_, gpu::GpuCacheLayout(layers, slots, capacity, type));
+    }
+    std::unique_ptr<Executable> compile(const Program& program, std::span<const Weight> weights, std::shared_ptr<Cache> cache) override {
+        auto own = std::static_pointer_cast<CudaCache>(std::move(cache));
+        gpu::GpuProgram bound = gpu::bind_program(program, weights, own->layout(), limits_);
+        weights_->upload(bound, weights);
+        return std::make_unique<CudaExecutable>(context_, program, std::move(bound), weights, weights_, std::move(own));
+    }
+    std::uint64_t packed_bytes(const Weight& weight, int rows, DType type) const override {
+        return static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(weight.cols) * size_of(type);
+    }
+    bool same_packing(const Weight&, const Weight&, DType) const override { return true; }
+    bool plain_rows() const override { return true; }
+    std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity, DType) const override {
+        return gpu::attention_partial_bytes(rows, heads, head_dim, capacity);
+    }
+    // Experts have no GPU kernels yet; binding says so.
+    std::uint64_t expert_packed_bytes(const Weight&, int, int, int, DType) const override { return 0; }
+    std::uint64_t group_bytes(int, int, int) const override { return 0; }
+
+  private:
+    std::shared_ptr<GpuContext> context_;
+    std::shared_ptr<Weights> weights_;
+    gpu::Limits limits_;
+};
+
+}  // namespace
+
+bool cuda_available(std::string* reason) { return load_driver(reason) != nullptr && nvrtc_available(reason); }
+std::unique_ptr<Backend> make_cuda_backend(int ordinal) { return std::make_unique<CudaBackend>(ordinal); }
+
+}  // namespace forge

@@ -1,0 +1,43 @@
+#include "cuda_cache.h"
+
+namespace forge::cuda {
+
+CudaCache::CudaCache(std::shared_ptr<GpuContext> context, const gpu::GpuCacheLayout& layout)
+    : context_(std::move(context)), layout_(layout), memory_(context_, layout.bytes()) {
+    check(context_->driver().fill8(memory_.at(), 0, memory_.bytes(), context_->stream()), "clear the cache");
+    context_->synchronize();
+}
+
+void CudaCache::read(int layer, bool values, int slot, int head, int position, void* out) const {
+    context_->use();
+    check(context_->driver().to_host(out, at(layout_.vector_offset(layer, values, slot, head, position)), layout_.vector_bytes(layer), context_->stream()),
+          "read the cache");
+    context_->synchronize();
+}
+
+void CudaCache::write(int layer, bool values, int slot, int head, int position, const void* in) {
+    context_->use();
+    check(context_->driver().to_device(at(layout_.vector_offset(layer, values, slot, head, position)), in, layout_.vector_bytes(layer), context_->stream()),
+          "write the cache");
+    context_->synchronize();
+}
+
+void CudaCache::read_state(int slot, std::byte* out) const {
+    context_->use();
+    for (const auto& part : layout_.state_parts(slot)) {
+        check(context_->driver().to_host(out, at(part.offset), part.bytes, context_->stream()), "read a state");
+        out += part.bytes;
+    }
+    context_->synchronize();
+}
+
+void CudaCache::write_state(int slot, const std::byte* in) {
+    context_->use();
+    for (const auto& part : layout_.state_parts(slot)) {
+        check(context_->driver().to_device(at(part.offset), in, part.bytes, context_->stream()), "write a state");
+        in += part.bytes;
+    }
+    context_->synchronize();
+}
+
+}  // namespace forge::cuda

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "backends/backend.h"
+#include "cuda_device.h"
+#include "gpu_cache_layout.h"
+
+namespace forge::cuda {
+
+class CudaCache final : public Cache {
+  public:
+    CudaCache(std::shared_ptr<GpuContext> context, const gpu::GpuCacheLayout& layout);
+    std::uint64_t bytes() const override { return memory_.bytes(); }
+    void read(int layer, bool values, int slot, int head, int position, void* out) const override;
+    void write(int layer, bool values, int slot, int head, int position, const void* in) override;
+    std::size_t state_bytes() const override { return layout_.state_bytes(); }
+    void read_state(int slot, std::byte* out) const override;
+    void write_state(int slot, const std::byte* in) override;
+    const gpu::GpuCacheLayout& layout() const { return layout_; }
+    Pointer at(std::uint64_t offset) const { return memory_.at(offset); }
+
+  private:
+    std::shared_ptr<GpuContext> context_;
+    gpu::GpuCacheLayout layout_;
+    Memory memory_;
+};
+
+}  // namespace forge::cuda

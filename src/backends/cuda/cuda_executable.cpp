@@ -1,0 +1,199 @@
+#include "cuda_executable.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace forge::cuda {
+namespace {
+
+// FORGE_CUDA_GRAPHS=0, FORGE_CUDA_DEPENDENT=0: without graphs, without dependent launches; to compare and to debug.
+bool switched_on(const char* name) {
+    const char* value = std::getenv(name);
+    return !value || *value != '0';
+}
+
+// Steps of more rows are launched directly: their grids differ too often for graphs.
+constexpr int kGraphRows = 8;
+
+}  // namespace
+
+CudaExecutable::CudaExecutable(std::shared_ptr<GpuContext> context, const Program& program, gpu::GpuProgram bound, std::span<const Weight> weights,
+                               std::shared_ptr<Weights> uploaded, std::shared_ptr<CudaCache> cache)
+    : context_(std::move(context)), weights_(std::move(uploaded)), cache_(std::move(cache)), arena_(context_, program.arena_bytes),
+      scratch_(context_, bound.scratch_bytes), record_(context_, gpu::step_words(program.max_rows) * 4),
+      host_record_(context_, gpu::step_words(program.max_rows) * 4),
+      host_logits_(context_, static_cast<std::size_t>(program.max_outputs) * static_cast<std::size_t>(program.vocab) * 4), logits_(program.logits),
+      vocab_(program.vocab), max_rows_(program.max_rows) {
+    const Driver& d = context_->driver();
+    // Uninitialised reads show: all ones is a NaN in every type.
+    check(d.fill8(arena_.at(), 0xff, arena_.bytes(), context_->stream()), "clear memory");
+    for (const gpu::RopeAngles& rope : bound.ropes) {
+        const std::vector<float> angles = gpu::rope_angles(rope, cache_->layout().capacity(), program.type);
+        ropes_.emplace_back(context_, angles.size() * 4);
+        check(d.to_device(ropes_.back().at(), angles.data(), angles.size() * 4, context_->stream()), "copy rope tables");
+        context_->synchronize();
+    }
+    load_code(bound);
+    for (const gpu::GpuLaunch& launch : bound.launches) {
+        CallLaunch out{{}, launch.output_rows, launch.source};
+        for (const gpu::Variant& variant : launch.variants) {
+            CallVariant v{variant.max_rows, {}};
+            for (const gpu::BoundKernel& kernel : variant.kernels) {
+                v.calls.push_back(make_call(kernel, weights));
+                if (kernel.kernel.grid.part_size > 0) part_size_ = kernel.kernel.grid.part_size;
+            }
+            out.variants.push_back(std::move(v));
+        }
+        launches_.push_back(std::move(out));
+    }
+    // Moving the vectors did not move the pointers' memory, so the argument lists stay valid.
+    timings_.reserve(launches_.size());
+    context_->synchronize();
+}
+
+CudaExecutable::~CudaExecutable() {
+    context_->driver().stream_synchronize(context_->stream());
+    for (auto& [key, exec] : graphs_) context_->driver().graph_exec_destroy(exec);
+    for (Event e : events_) context_->driver().event_destroy(e);
+    if (module_) context_->driver().module_unload(module_);
+}
+
+void CudaExecutable::load_code(const gpu::GpuProgram& bound) {
+    const std::vector<char> code = context_->code(gpu::source(gpu::Target::cuda, bound.kernels()));
+    check(context_->driver().module_load(&module_, code.data()), "load the kernels");
+}
+
+Pointer CudaExecutable::address(const gpu::Buffer& b, std::span<const Weight> weights) const {
+    switch (b.place) {
+        case gpu::Place::step: return record_.at();
+        case gpu::Place::arena: return arena_.at(b.offset);
+        case gpu::Place::scratch: return scratch_.at(b.offset);
+        case gpu::Place::plane: return weights_->plane(weights[static_cast<std::size_t>(b.index)], b.plane);
+        case gpu::Place::rope: return ropes_[static_cast<std::size_t>(b.index)].at();
+        case gpu::Place::cache: return cache_->at(b.offset);
+    }
+    fail(ErrorKind::internal, "a GPU buffer has no place");
+}
+
+CudaExecutable::Call CudaExecutable::make_call(const gpu::BoundKernel& kernel, std::span<const Weight> weights) {
+    Call call;
+    check(context_->driver().module_function(&call.function, module_, kernel.kernel.name.c_str()), "find a kernel");
+    call.threads = static_cast<unsigned>(kernel.kernel.threads);
+    call.grid = kernel.kernel.grid;
+    for (const gpu::Buffer& b : kernel.buffers) call.pointers.push_back(address(b, weights));
+    for (Pointer& p : call.pointers) call.arguments.push_back(&p);
+    return call;
+}
+
+void CudaExecutable::launch(const Call& call, const StepRows& step, int parts, bool dependent) {
+    gpu::GridSize grid = gpu::grid_size(call.grid, step);
+    if (call.grid.part_size > 0 && call.grid.window == 0) grid.z = static_cast<unsigned>(parts);
+    LaunchAttribute attribute{};
+    attribute.id = kDependentLaunch;
+    attribute.value.number = 1;
+    const LaunchConfig config{grid.x, grid.y, grid.z, call.threads, 1, 1, 0, context_->stream(), &attribute, dependent ? 1u : 0u};
+    check(context_->driver().launch(&config, call.function, const_cast<void**>(call.arguments.data()), nullptr), "launch a kernel");
+}
+
+void CudaExecutable::enqueue(const StepRows& step, int parts) {
+    static const bool dependent = switched_on("FORGE_CUDA_DEPENDENT");
+    const Driver& d = context_->driver();
+    check(d.to_device(record_.at(), host_record_.data(), host_record_.bytes(), context_->stream()), "take a step");
+    bool first = true;   // follows a copy, not a kernel
+    for (const CallLaunch& l : launches_) {
+        const int rows = l.output_rows ? step.outputs : step.m;
+        if (rows == 0) continue;
+        const CallVariant* variant = &l.variants.back();
+        for (const CallVariant& v : l.variants)
+            if (rows <= v.max_rows) {
+                variant = &v;
+                break;
+            }
+        for (const Call& call : variant->calls) {
+            launch(call, step, parts, dependent && !first && context_->capability() >= 90);
+            first = false;
+        }
+    }
+    if (step.outputs > 0)
+        check(d.to_host(host_logits_.data(), arena_.at(logits_.offset), static_cast<std::size_t>(step.outputs) * static_cast<std::size_t>(vocab_) * 4, context_->stream()),
+              "copy the logits");
+}
+
+GraphExec CudaExecutable::graph(const StepRows& step, int parts) {
+    const GraphKey key{step.m, step.outputs, parts};
+    if (const auto it = graphs_.find(key); it != graphs_.end()) return it->second;
+    const Driver& d = context_->driver();
+    check(d.capture_begin(context_->stream(), 2), "record a step");
+    Graph graph = nullptr;
+    try {
+        enqueue(step, parts);
+    } catch (...) {
+        d.capture_end(context_->stream(), &graph);
+        throw;
+    }
+    check(d.capture_end(context_->stream(), &graph), "record a step");
+    GraphExec exec = nullptr;
+    const Result made = d.graph_instantiate(&exec, graph, 0);
+    d.graph_destroy(graph);
+    check(made, "prepare a recorded step");
+    return graphs_[key] = exec;
+}
+
+void CudaExecutable::submit(const StepRows& step) {
+    static const bool graphs = switched_on("FORGE_CUDA_GRAPHS");
+    context_->use();
+    gpu::write_step(step, max_rows_, reinterpret_cast<std::int32_t*>(host_record_.data()));
+    outputs_ = step.outputs;
+    // Parts of the cache in powers of two: the longest row decides, and a graph serves until it doubles.
+    int parts = 1;
+    if (part_size_ > 0) {
+        int longest = 0;
+        for (int i = 0; i < step.m; ++i) longest = std::max(longest, step.positions[i]);
+        while (parts < longest / part_size_ + 1) parts *= 2;
+    }
+    if (timing_) run_timed(step);
+    else if (graphs && step.m <= kGraphRows) check(context_->driver().graph_launch(graph(step, parts), context_->stream()), "run a step");
+    else enqueue(step, parts);
+}
+
+// One launch after the other, between events.
+void CudaExecutable::run_timed(const StepRows& step) {
+    const Driver& d = context_->driver();
+    while (events_.size() < launches_.size() + 1) {
+        events_.push_back(nullptr);
+        check(d.event_create(&events_.back(), 0), "make an event");
+    }
+    check(d.to_device(record_.at(), host_record_.data(), host_record_.bytes(), context_->stream()), "take a step");
+    check(d.event_record(events_[0], context_->stream()), "record an event");
+    for (std::size_t i = 0; i < launches_.size(); ++i) {
+        const CallLaunch& l = launches_[i];
+        const int rows = l.output_rows ? step.outputs : step.m;
+        const auto variant = std::find_if(l.variants.begin(), l.variants.end() - 1, [&](const CallVariant& v) { return rows <= v.max_rows; });
+        for (const Call& call : variant->calls)
+            if (rows > 0) launch(call, step, static_cast<int>(gpu::grid_size(call.grid, step).z), false);
+        check(d.event_record(events_[i + 1], context_->stream()), "record an event");
+    }
+    if (step.outputs > 0)
+        check(d.to_host(host_logits_.data(), arena_.at(logits_.offset), static_cast<std::size_t>(step.outputs) * static_cast<std::size_t>(vocab_) * 4, context_->stream()),
+              "copy the logits");
+}
+
+void CudaExecutable::wait() {
+    context_->use();
+    context_->synchronize();
+    timings_.clear();
+    if (!timing_) return;
+    for (std::size_t i = 0; i < launches_.size(); ++i) {
+        float milliseconds = 0;
+        context_->driver().event_elapsed(&milliseconds, events_[i], events_[i + 1]);
+        timings_.push_back({launches_[i].source, static_cast<double>(milliseconds) * 1e-3});
+    }
+}
+
+std::span<const float> CudaExecutable::logits() const {
+    return {reinterpret_cast<const float*>(host_logits_.data()), static_cast<std::size_t>(outputs_) * static_cast<std::size_t>(vocab_)};
+}
+
+}  // namespace forge::cuda

@@ -1,0 +1,64 @@
+// A program on the GPU: its launches with their arguments, replayed as one graph a step.
+#pragma once
+
+#include <map>
+#include <tuple>
+
+#include "backends/backend.h"
+#include "cuda_cache.h"
+#include "cuda_weights.h"
+
+namespace forge::cuda {
+
+class CudaExecutable final : public Executable {
+  public:
+    CudaExecutable(std::shared_ptr<GpuContext> context, const Program& program, gpu::GpuProgram bound, std::span<const Weight> weights,
+                   std::shared_ptr<Weights> uploaded, std::shared_ptr<CudaCache> cache);
+    ~CudaExecutable() override;
+    void submit(const StepRows& step) override;
+    void wait() override;
+    std::span<const float> logits() const override;
+    void set_timing(bool on) override { timing_ = on; }
+    std::span<const LaunchTime> timings() const override { return timings_; }
+    std::uint64_t scratch_bytes() const override { return arena_.bytes() + scratch_.bytes(); }
+
+  private:
+    struct Call {
+        Function function = nullptr;
+        unsigned threads = 0;
+        gpu::Grid grid;
+        std::vector<Pointer> pointers;
+        std::vector<void*> arguments;     // addresses of the pointers
+    };
+    struct CallVariant { int max_rows; std::vector<Call> calls; };
+    struct CallLaunch { std::vector<CallVariant> variants; bool output_rows; std::size_t source; };
+    // Rows, outputs, parts of the cache: what grids depend on.
+    using GraphKey = std::tuple<int, int, int>;
+
+    void load_code(const gpu::GpuProgram& bound);
+    Pointer address(const gpu::Buffer& buffer, std::span<const Weight> weights) const;
+    Call make_call(const gpu::BoundKernel& kernel, std::span<const Weight> weights);
+    // Copies the step in, runs every launch, copies the logits out: onto the stream, or into a graph being captured.
+    void enqueue(const StepRows& step, int parts);
+    void launch(const Call& call, const StepRows& step, int parts, bool dependent);
+    void run_timed(const StepRows& step);
+    GraphExec graph(const StepRows& step, int parts);
+
+    std::shared_ptr<GpuContext> context_;
+    std::shared_ptr<Weights> weights_;
+    std::shared_ptr<CudaCache> cache_;
+    Module module_ = nullptr;
+    Memory arena_, scratch_, record_;
+    std::vector<Memory> ropes_;
+    PinnedMemory host_record_, host_logits_;
+    std::vector<CallLaunch> launches_;
+    std::map<GraphKey, GraphExec> graphs_;
+    std::vector<Event> events_;
+    std::vector<LaunchTime> timings_;
+    BufferRef logits_;
+    std::int64_t vocab_ = 0;
+    int max_rows_ = 1, part_size_ = 0, outputs_ = 0;
+    bool timing_ = false;
+};
+
+}  // namespace forge::cuda

@@ -1,0 +1,141 @@
+// Every committed tiny model on a GPU: float logits as the reference's, 16-bit tokens as the CPU backend's.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "../runtime/reference_file.h"
+#include "base/error.h"
+#include "runtime/session.h"
+#include "test_device.h"
+
+namespace forge::test {
+namespace {
+
+std::shared_ptr<Engine> load(const TinyModel& model, const std::string& device, DType dtype, int rows) {
+    LoadOptions options;
+    options.device = device;
+    options.dtype = dtype;
+    options.threads = 2;
+    options.ctx = 160;
+    options.chunk = rows;
+    options.max_outputs = rows;
+    return Engine::load(model.model.string(), options);
+}
+
+// Logits of every position, [positions][vocab].
+std::vector<float> score(const std::shared_ptr<Engine>& engine, const std::vector<std::int32_t>& ids) {
+    Session session(engine);
+    std::vector<float> logits;
+    session.score(ids, [&](int, std::span<const float> row) { logits.insert(logits.end(), row.begin(), row.end()); });
+    return logits;
+}
+
+double largest(std::span<const float> values) {
+    double most = 0;
+    for (const float v : values) most = std::max(most, std::fabs(static_cast<double>(v)));
+    return most;
+}
+
+std::size_t arg_max(const float* row, std::size_t n) { return static_cast<std::size_t>(std::max_element(row, row + n) - row); }
+
+class WholeModels : public testing::TestWithParam<TinyModel> {
+  protected:
+    void SetUp() override {
+        std::string reason;
+        device_ = test_device(&reason);
+        if (device_.empty()) GTEST_SKIP() << reason;
+        if (!in_sample(GetParam().name)) GTEST_SKIP() << "not in this device's sample of models";
+    }
+    std::vector<std::int32_t> forced_ids() const {
+        for (const ReferenceRecord& r : read_reference(GetParam().folder / "reference.jsonl"))
+            if (!r.greedy) return r.ids;
+        return {};
+    }
+    std::string device_;
+};
+
+TEST_P(WholeModels, FloatLogitsEqualTheReference) {
+    const std::vector<std::int32_t> ids = forced_ids();
+    const std::vector<float> expected = read_floats(GetParam().folder / "logits.f32");
+    const double bound = 1e-4 * largest(expected);
+    for (const int rows : {1, 7, 48}) {
+        std::shared_ptr<Engine> engine;
+        try {
+            engine = load(GetParam(), device_, DType::f32, rows);
+        } catch (const Error& e) {
+            if (e.kind() != ErrorKind::unsupported) throw;
+            GTEST_SKIP() << e.what();
+        }
+        const std::vector<float> found = score(engine, ids);
+        ASSERT_GE(found.size(), expected.size());
+        double worst = 0;
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+            ASSERT_FALSE(std::isnan(found[i])) << "steps of " << rows << " rows, element " << i;
+            worst = std::max(worst, std::fabs(static_cast<double>(found[i]) - static_cast<double>(expected[i])));
+        }
+        EXPECT_LE(worst, bound) << "steps of " << rows << " rows";
+    }
+}
+
+// A token may differ only where the CPU's two candidates are closer than the two backends' logits are.
+TEST_P(WholeModels, SixteenBitTokensEqualTheCpus) {
+    const std::vector<std::int32_t> ids = forced_ids();
+    for (const DType dtype : {DType::bf16, DType::f16})
+        for (const int rows : {1, 48}) {
+            std::shared_ptr<Engine> engine;
+            try {
+                engine = load(GetParam(), device_, dtype, rows);
+            } catch (const Error& e) {
+                if (e.kind() != ErrorKind::unsupported) throw;
+                GTEST_SKIP() << e.what();
+            }
+            const std::vector<float> found = score(engine, ids), wanted = score(load(GetParam(), "cpu", dtype, rows), ids);
+            ASSERT_EQ(found.size(), wanted.size());
+            const std::size_t vocab = wanted.size() / ids.size();
+            double worst = 0;
+            for (std::size_t i = 0; i < wanted.size(); ++i) worst = std::max(worst, std::fabs(static_cast<double>(found[i]) - static_cast<double>(wanted[i])));
+            const double range = largest(wanted);
+            EXPECT_LE(worst, range * (dtype == DType::bf16 ? 0.06 : 0.008)) << name_of(dtype) << ", steps of " << rows;
+            int ties = 0;
+            for (std::size_t p = 0; p < ids.size(); ++p) {
+                const float* cpu = &wanted[p * vocab];
+                const std::size_t ours = arg_max(&found[p * vocab], vocab), theirs = arg_max(cpu, vocab);
+                if (ours == theirs) continue;
+                const double gap = static_cast<double>(cpu[theirs]) - static_cast<double>(cpu[ours]);
+                ++ties;
+                EXPECT_LE(gap, 2 * worst) << "position " << p;
+                std::printf("near tie: %s %s steps of %d, position %zu: %zu instead of %zu, %.4f apart of %.2f\n", GetParam().name.c_str(),
+                            std::string(name_of(dtype)).c_str(), rows, p, ours, theirs, gap, range);
+            }
+            EXPECT_LE(ties, static_cast<int>(ids.size()) / 10);
+        }
+}
+
+// A row's bits do not depend on how many rows are in the step (up to eight).
+TEST_P(WholeModels, RowsDoNotDependOnTheirNeighbours) {
+    const std::vector<std::int32_t> ids = forced_ids();
+    std::vector<float> first;
+    for (const int rows : {1, 2, 3, 5, 8}) {
+        std::shared_ptr<Engine> engine;
+        try {
+            engine = load(GetParam(), device_, DType::bf16, rows);
+        } catch (const Error& e) {
+            if (e.kind() != ErrorKind::unsupported) throw;
+            GTEST_SKIP() << e.what();
+        }
+        const std::vector<float> found = score(engine, ids);
+        if (first.empty()) first = found;
+        EXPECT_EQ(found, first) << "steps of " << rows << " rows";
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WholeModels, testing::ValuesIn(tiny_models()), [](const auto& info) {
+    std::string name = info.param.name;
+    std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+    return name;
+});
+
+}  // namespace
+}  // namespace forge::test
