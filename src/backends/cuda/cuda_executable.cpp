@@ -1,9 +1,13 @@
 #include "cuda_executable.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <exception>
+#include <thread>
 
 #include "base/error.h"
+#include "base/progress.h"
 
 namespace forge::cuda {
 namespace {
@@ -57,12 +61,39 @@ CudaExecutable::~CudaExecutable() {
     context_->driver().stream_synchronize(context_->stream());
     for (auto& [key, exec] : graphs_) context_->driver().graph_exec_destroy(exec);
     for (Event e : events_) context_->driver().event_destroy(e);
-    if (module_) context_->driver().module_unload(module_);
+    for (Module m : modules_) context_->driver().module_unload(m);
 }
 
+// Every kernel is a compilation unit of its own: the compiler is slow and runs once a thread.
 void CudaExecutable::load_code(const gpu::GpuProgram& bound) {
-    const std::vector<char> code = context_->code(gpu::source(gpu::Target::cuda, bound.kernels()));
-    check(context_->driver().module_load(&module_, code.data()), "load the kernels");
+    std::vector<gpu::Kernel> kernels;
+    for (gpu::Kernel& k : bound.kernels())
+        if (std::none_of(kernels.begin(), kernels.end(), [&](const gpu::Kernel& other) { return other.name == k.name; })) kernels.push_back(std::move(k));
+    std::vector<std::vector<char>> code(kernels.size());
+    std::vector<std::exception_ptr> errors(kernels.size());
+    std::atomic<std::size_t> next{0};
+    Progress progress("GPU kernels", kernels.size(), "");
+    const auto work = [&] {
+        for (std::size_t i; (i = next++) < kernels.size();) {
+            try {
+                code[i] = context_->code(gpu::source(gpu::Target::cuda, {&kernels[i], 1}));
+            } catch (...) {
+                errors[i] = std::current_exception();
+            }
+            progress.advance(1);
+        }
+    };
+    std::vector<std::thread> threads;
+    for (std::size_t t = 1; t < std::min<std::size_t>(kernels.size(), std::thread::hardware_concurrency()); ++t) threads.emplace_back(work);
+    work();
+    for (std::thread& t : threads) t.join();
+    for (const std::exception_ptr& e : errors)
+        if (e) std::rethrow_exception(e);
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+        modules_.push_back(nullptr);
+        check(context_->driver().module_load(&modules_.back(), code[i].data()), "load a kernel");
+        check(context_->driver().module_function(&functions_[kernels[i].name], modules_.back(), kernels[i].name.c_str()), "find a kernel");
+    }
 }
 
 Pointer CudaExecutable::address(const gpu::Buffer& b, std::span<const Weight> weights) const {
@@ -79,7 +110,7 @@ Pointer CudaExecutable::address(const gpu::Buffer& b, std::span<const Weight> we
 
 CudaExecutable::Call CudaExecutable::make_call(const gpu::BoundKernel& kernel, std::span<const Weight> weights) {
     Call call;
-    check(context_->driver().module_function(&call.function, module_, kernel.kernel.name.c_str()), "find a kernel");
+    call.function = functions_.at(kernel.kernel.name);
     call.threads = static_cast<unsigned>(kernel.kernel.threads);
     call.grid = kernel.kernel.grid;
     for (const gpu::Buffer& b : kernel.buffers) call.pointers.push_back(address(b, weights));

@@ -47,7 +47,8 @@ class CudaExecutable final : public Executable {
     std::shared_ptr<GpuContext> context_;
     std::shared_ptr<Weights> weights_;
     std::shared_ptr<CudaCache> cache_;
-    Module module_ = nullptr;
+    std::vector<Module> modules_;
+    std::map<std::string, Function> functions_;   // by entry point
     Memory arena_, scratch_, record_;
     std::vector<Memory> ropes_;
     PinnedMemory host_record_, host_logits_;

@@ -1,0 +1,62 @@
+#include <fmt/format.h>
+
+#include "backends/metal.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "metal_executable.h"
+
+namespace forge {
+namespace {
+
+using namespace metal;
+
+class MetalBackend final : public Backend {
+  public:
+    explicit MetalBackend(std::shared_ptr<Device> device) : device_(std::move(device)), weights_(std::make_shared<Weights>(device_)) {
+        limits_.threadgroup_bytes = static_cast<int>(device_->info().threadgroup_bytes);
+    }
+    BackendLimits limits() const override { return {fmt::format("Metal {}", device_->info().name), 1, device_->info().working_set_bytes}; }
+    std::uint64_t cache_bytes(std::span<const CacheLayer> layers, int slots, int capacity, DType type) const override {
+        return gpu::GpuCacheLayout(layers, slots, capacity, type).bytes();
+    }
+    std::shared_ptr<Cache> create_cache(std::span<const CacheLayer> layers, int slots, int capacity, DType type) override {
+        return std::make_shared<MetalCache>(*device_, gpu::GpuCacheLayout(layers, slots, capacity, type));
+    }
+    std::unique_ptr<Executable> compile(const Program& program, std::span<const Weight> weights, std::shared_ptr<Cache> cache) override {
+        auto own = std::static_pointer_cast<MetalCache>(std::move(cache));
+        const gpu::GpuProgram bound = gpu::bind_program(program, weights, own->layout(), limits_);
+        weights_->bind(bound, weights);
+        log_debug("weights: {} mapped, {} copied", format_bytes(weights_->mapped_bytes()), format_bytes(weights_->copied_bytes()));
+        return std::make_unique<MetalExecutable>(device_, program, bound, weights, weights_, std::move(own));
+    }
+    std::uint64_t packed_bytes(const Weight& weight, int rows, DType type) const override {
+        return static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(weight.cols) * size_of(type);
+    }
+    bool same_packing(const Weight&, const Weight&, DType) const override { return true; }
+    bool plain_rows() const override { return true; }
+    std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity, DType) const override {
+        return gpu::attention_partial_bytes(rows, heads, head_dim, capacity);
+    }
+    // Experts have no GPU kernels yet; binding says so.
+    std::uint64_t expert_packed_bytes(const Weight&, int, int, int, DType) const override { return 0; }
+    std::uint64_t group_bytes(int, int, int) const override { return 0; }
+
+  private:
+    std::shared_ptr<Device> device_;
+    std::shared_ptr<Weights> weights_;
+    gpu::Limits limits_;
+};
+
+}  // namespace
+
+bool metal_available(std::string* reason) { return open_device(reason) != nullptr; }
+
+std::unique_ptr<Backend> make_metal_backend() {
+    std::string reason;
+    std::shared_ptr<Device> device = open_device(&reason);
+    if (!device) fail(ErrorKind::unsupported, "device 'metal' cannot be used here: {}", reason);
+    return std::make_unique<MetalBackend>(std::move(device));
+}
+
+}  // namespace forge

@@ -1,0 +1,119 @@
+#include "metal_executable.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace forge::metal {
+
+MetalExecutable::MetalExecutable(std::shared_ptr<Device> device, const Program& program, const gpu::GpuProgram& bound, std::span<const Weight> weights,
+                                 std::shared_ptr<Weights> mapped, std::shared_ptr<MetalCache> cache)
+    : device_(std::move(device)), weights_(std::move(mapped)), cache_(std::move(cache)), arena_(device_->allocate(program.arena_bytes)),
+      scratch_(device_->allocate(bound.scratch_bytes)), record_(device_->allocate(gpu::step_words(program.max_rows) * 4)), logits_(program.logits),
+      vocab_(program.vocab), max_rows_(program.max_rows) {
+    // Uninitialised reads show: all ones is a NaN in every type.
+    std::memset(arena_->contents(), 0xff, arena_->bytes());
+    for (const gpu::RopeAngles& rope : bound.ropes) {
+        const std::vector<float> angles = gpu::rope_angles(rope, cache_->layout().capacity(), program.type);
+        ropes_.push_back(device_->allocate(angles.size() * sizeof(float)));
+        std::memcpy(ropes_.back()->contents(), angles.data(), angles.size() * sizeof(float));
+    }
+    device_->make_resident(ropes_);
+    for (const auto& buffer : {arena_, scratch_, record_}) device_->make_resident({&buffer, 1});
+
+    const std::vector<gpu::Kernel> kernels = bound.kernels();
+    std::vector<std::string> names;
+    for (const gpu::Kernel& k : kernels) {
+        if (k.threadgroup_bytes() > device_->info().threadgroup_bytes)
+            fail(ErrorKind::unsupported, "kernel {} needs {} bytes of threadgroup memory, and this GPU has {}", k.family, k.threadgroup_bytes(), device_->info().threadgroup_bytes);
+        if (std::find(names.begin(), names.end(), k.name) == names.end()) names.push_back(k.name);
+    }
+    const auto pipelines = device_->compile(gpu::source(gpu::Target::metal, kernels), names);
+    for (const gpu::GpuLaunch& launch : bound.launches) {
+        CallLaunch out{{}, launch.barrier, launch.output_rows, launch.source};
+        for (const gpu::Variant& variant : launch.variants) {
+            CallVariant v{variant.max_rows, {}};
+            for (const gpu::BoundKernel& k : variant.kernels) {
+                Call call{pipelines.at(k.kernel.name), {}, k.kernel.grid, static_cast<unsigned>(k.kernel.threads)};
+                if (call.pipeline->most_threads() < k.kernel.threads)
+                    fail(ErrorKind::unsupported, "kernel {} wants {} threads, and this GPU runs it with {} at most", k.kernel.family, k.kernel.threads, call.pipeline->most_threads());
+                for (const gpu::Buffer& b : k.buffers) call.bindings.push_back(binding(b, weights));
+                v.calls.push_back(std::move(call));
+            }
+            out.variants.push_back(std::move(v));
+        }
+        launches_.push_back(std::move(out));
+    }
+    timings_.reserve(launches_.size());
+}
+
+Binding MetalExecutable::binding(const gpu::Buffer& b, std::span<const Weight> weights) const {
+    switch (b.place) {
+        case gpu::Place::step: return {record_.get(), 0};
+        case gpu::Place::arena: return {arena_.get(), b.offset};
+        case gpu::Place::scratch: return {scratch_.get(), b.offset};
+        case gpu::Place::plane: return weights_->plane(weights[static_cast<std::size_t>(b.index)], b.plane);
+        case gpu::Place::rope: return {ropes_[static_cast<std::size_t>(b.index)].get(), 0};
+        case gpu::Place::cache: return {cache_->buffer(), b.offset};
+    }
+    fail(ErrorKind::internal, "a GPU buffer has no place");
+}
+
+void MetalExecutable::encode(const CallLaunch& launch, const StepRows& step) {
+    const int rows = launch.output_rows ? step.outputs : step.m;
+    bool barrier = launch.barrier;
+    const CallVariant* variant = &launch.variants.back();
+    for (const CallVariant& v : launch.variants)
+        if (rows <= v.max_rows) {
+            variant = &v;
+            break;
+        }
+    for (const Call& call : variant->calls) {
+        const gpu::GridSize grid = gpu::grid_size(call.grid, step);
+        device_->dispatch({call.pipeline.get(), call.bindings, {grid.x, grid.y, grid.z}, call.threads, barrier});
+        barrier = true;   // kernels of one launch follow each other
+    }
+}
+
+void MetalExecutable::submit(const StepRows& step) {
+    gpu::write_step(step, max_rows_, reinterpret_cast<std::int32_t*>(record_->contents()));
+    outputs_ = step.outputs;
+    timings_.clear();
+    bool pending = false;   // the barrier of a launch that had no rows
+    const auto skip = [&](const CallLaunch& l) { return (l.output_rows ? step.outputs : step.m) == 0; };
+    if (!timing_) device_->begin();
+    for (CallLaunch& l : launches_) {
+        if (skip(l)) {
+            pending = pending || l.barrier;
+            continue;
+        }
+        const bool barrier = l.barrier;
+        l.barrier = barrier || pending;
+        pending = false;
+        if (timing_) {   // a command buffer each, because its times are what the API gives
+            device_->begin();
+            encode(l, step);
+            device_->commit();
+            device_->wait();
+            timings_.push_back({l.source, device_->seconds()});
+        } else {
+            encode(l, step);
+        }
+        l.barrier = barrier;
+    }
+    if (!timing_) device_->commit();
+    running_ = !timing_;
+}
+
+void MetalExecutable::wait() {
+    if (!running_) return;
+    running_ = false;
+    device_->wait();
+}
+
+std::span<const float> MetalExecutable::logits() const {
+    return {reinterpret_cast<const float*>(arena_->contents() + logits_.offset), static_cast<std::size_t>(outputs_) * static_cast<std::size_t>(vocab_)};
+}
+
+}  // namespace forge::metal

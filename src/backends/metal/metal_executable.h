@@ -1,0 +1,48 @@
+// A program on an Apple GPU: one command buffer a step, one concurrent encoder, barriers only where the program has
+// them.
+#pragma once
+
+#include "backends/backend.h"
+#include "metal_cache.h"
+#include "metal_weights.h"
+
+namespace forge::metal {
+
+class MetalExecutable final : public Executable {
+  public:
+    MetalExecutable(std::shared_ptr<Device> device, const Program& program, const gpu::GpuProgram& bound, std::span<const Weight> weights,
+                    std::shared_ptr<Weights> mapped, std::shared_ptr<MetalCache> cache);
+    void submit(const StepRows& step) override;
+    void wait() override;
+    std::span<const float> logits() const override;
+    void set_timing(bool on) override { timing_ = on; }
+    std::span<const LaunchTime> timings() const override { return timings_; }
+    std::uint64_t scratch_bytes() const override { return arena_->bytes() + scratch_->bytes(); }
+
+  private:
+    struct Call {
+        std::shared_ptr<Pipeline> pipeline;
+        std::vector<Binding> bindings;
+        gpu::Grid grid;
+        unsigned threads;
+    };
+    struct CallVariant { int max_rows; std::vector<Call> calls; };
+    struct CallLaunch { std::vector<CallVariant> variants; bool barrier, output_rows; std::size_t source; };
+
+    Binding binding(const gpu::Buffer& buffer, std::span<const Weight> weights) const;
+    void encode(const CallLaunch& launch, const StepRows& step);
+
+    std::shared_ptr<Device> device_;
+    std::shared_ptr<Weights> weights_;
+    std::shared_ptr<MetalCache> cache_;
+    std::shared_ptr<Buffer> arena_, scratch_, record_;
+    std::vector<std::shared_ptr<Buffer>> ropes_;
+    std::vector<CallLaunch> launches_;
+    std::vector<LaunchTime> timings_;
+    BufferRef logits_;
+    std::int64_t vocab_;
+    int max_rows_, outputs_ = 0;
+    bool timing_ = false, running_ = false;
+};
+
+}  // namespace forge::metal

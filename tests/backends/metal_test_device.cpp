@@ -1,0 +1,22 @@
+// The Metal backend over the emulator.
+#include <set>
+
+#include "backends/metal.h"
+#include "backends/registry.h"
+#include "test_device.h"
+
+namespace forge::test {
+
+std::string test_device(std::string* reason) {
+    if (!metal_available(reason)) return "";
+    register_device({"metal", -1, metal_available, [](ThreadPool&, int) { return make_metal_backend(); }});
+    return "metal";
+}
+
+// Emulated threads are slow: one model of each kind.
+bool in_sample(const std::string& model) {
+    static const std::set<std::string> sample{"llama-gqa-tied", "qwen3-tied", "gguf-llama-q4_0", "gguf-qwen3-kquants", "gemma3-new", "mistral-window"};
+    return sample.count(model) > 0;
+}
+
+}  // namespace forge::test
