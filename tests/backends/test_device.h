@@ -8,5 +8,7 @@ namespace forge::test {
 std::string test_device(std::string* reason);
 // Whether a model is part of this program's sample (slow devices take a few of each kind).
 bool in_sample(const std::string& model);
+// Slow devices also take fewer types and numbers of rows.
+bool quick();
 
 }  // namespace forge::test

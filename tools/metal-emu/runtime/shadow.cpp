@@ -80,13 +80,18 @@ bool in_threadgroup_memory(const Worker& w, std::uintptr_t a, unsigned n) {
     return false;
 }
 
-// The binding that holds the bytes, or -1.
-int find_buffer(Worker& w, std::uintptr_t a, unsigned n) {
+// The binding that holds the bytes, or -1. Bindings may overlap; a write belongs to one that may be written.
+int find_buffer(Worker& w, std::uintptr_t a, unsigned n, bool write) {
     const Launch& l = *w.launch;
-    if (inside(a, n, l.buffers[w.last_buffer], l.bytes[w.last_buffer])) return w.last_buffer;
-    for (int i = 0; i < kBuffers; i++)
-        if (inside(a, n, l.buffers[i], l.bytes[i])) return w.last_buffer = i;
-    return -1;
+    const auto holds = [&](int i) { return inside(a, n, l.buffers[i], l.bytes[i]); };
+    if (holds(w.last_buffer) && !(write && l.read_only[w.last_buffer])) return w.last_buffer;
+    int found = -1;
+    for (int i = 0; i < kBuffers; i++) {
+        if (!holds(i)) continue;
+        if (!write || !l.read_only[i]) return w.last_buffer = i;
+        if (found < 0) found = i;
+    }
+    return found;
 }
 
 // Constants of the kernel's own code, and the arguments of its entry.
@@ -128,7 +133,7 @@ bool check_place(Worker& w, const Fiber& f, std::uintptr_t a, const Touch& t, bo
                    " bytes at " + source_line(t.code) + "; " + describe(w, f));
         return true;
     }
-    const int buffer = find_buffer(w, a, t.bytes);
+    const int buffer = find_buffer(w, a, t.bytes, t.write);
     if (buffer < 0) {
         if (belongs_to_the_host(w, a)) return false;
         w.stop("out-of-bounds device " + name_of(t) + " of " + std::to_string(t.bytes) + " bytes at " +
