@@ -21,6 +21,7 @@ class CudaBackend final : public Backend {
     BackendLimits limits() const override {
         return {fmt::format("CUDA {} (compute capability {}.{})", context_->name(), context_->capability() / 10, context_->capability() % 10), 1, context_->free_memory()};
     }
+    WeightLayout layout() const override { return WeightLayout::rows; }
     std::uint64_t cache_bytes(std::span<const CacheLayer> layers, int slots, int capacity, DType type) const override {
         return gpu::GpuCacheLayout(layers, slots, capacity, type).bytes();
     }

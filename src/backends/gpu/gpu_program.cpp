@@ -44,7 +44,7 @@ class Binder {
             {"embed", &Binder::embed_}, {"norm", &Binder::norm_}, {"matvec", &Binder::matvec_}, {"pack", &Binder::pack_}, {"gemm", &Binder::gemm_},
             {"add", &Binder::add_}, {"qk_prepare", &Binder::qk_prepare_}, {"attention_decode", &Binder::attention_}, {"attention_combine", &Binder::attention_},
             {"attention_prefill", &Binder::attention_}, {"act_mul", &Binder::act_mul_}, {"take_rows", &Binder::take_rows_}, {"scale", &Binder::scale_},
-            {"head_gate", &Binder::head_gate_}};
+            {"head_gate", &Binder::head_gate_}, {"conv", &Binder::conv_}, {"delta", &Binder::delta_}, {"gated_norm", &Binder::gated_norm_}};
         const auto it = table.find(launch_->kernel);
         if (it == table.end())
             fail(ErrorKind::unsupported, "the operation '{}' of this model has no GPU kernel yet; run it with --device cpu", launch_->kernel);
@@ -178,6 +178,24 @@ class Binder {
     }
     void take_rows_(GpuLaunch& out) { one(out, take_rows(common_, integer("width"))); }
     void head_gate_(GpuLaunch& out) { one(out, head_gate(common_, integer("heads"), integer("head_dim"))); }
+    DeltaShape delta_shape() const {
+        const CacheLayer& l = cache_.layer(integer("state_layer"));
+        DeltaShape s;
+        s.n_k_heads = l.n_k_heads;
+        s.n_v_heads = l.n_v_heads;
+        s.k_dim = l.k_dim;
+        s.v_dim = l.v_dim;
+        s.conv_kernel = l.conv_kernel;
+        return s;
+    }
+    void conv_(GpuLaunch& out) { one(out, conv(common_, delta_shape())); }
+    void delta_(GpuLaunch& out) {
+        DeltaShape s = delta_shape();
+        s.negative_exp = integer("negative_exp") != 0;
+        s.tiled_heads = integer("tiled_heads") != 0;
+        one(out, delta(common_, s));
+    }
+    void gated_norm_(GpuLaunch& out) { one(out, gated_norm(common_, integer("heads"), integer("width"), number("eps"))); }
     AttentionShape attention_shape() const {
         AttentionShape s;
         s.n_heads = integer("n_heads");

@@ -17,6 +17,7 @@ class MetalBackend final : public Backend {
         limits_.threadgroup_bytes = static_cast<int>(device_->info().threadgroup_bytes);
     }
     BackendLimits limits() const override { return {fmt::format("Metal {}", device_->info().name), 1, device_->info().working_set_bytes}; }
+    WeightLayout layout() const override { return WeightLayout::rows; }
     std::uint64_t cache_bytes(std::span<const CacheLayer> layers, int slots, int capacity, DType type) const override {
         return gpu::GpuCacheLayout(layers, slots, capacity, type).bytes();
     }
