@@ -77,7 +77,7 @@ GridSize grid_size(const Grid& grid, const StepRows& step) {
 
 std::string source(Target target, std::span<const Kernel> kernels) {
     std::string s(target == Target::metal ? text::prelude_metal : text::prelude_cuda);
-    for (const std::string_view t : {text::types, text::rows, text::formats, text::matvec, text::gemm, text::attention}) s += t;
+    for (const std::string_view t : {text::types, text::rows, text::formats, text::matvec, text::gemm, text::attention, text::delta}) s += t;
     std::set<std::string> emitted;
     for (const Kernel& k : kernels)
         if (emitted.insert(k.name).second) s += target == Target::metal ? metal_entry(k) : cuda_entry(k);

@@ -26,6 +26,7 @@ std::vector<GpuCase> row_cases(bool full);
 std::vector<GpuCase> matvec_cases(bool full);
 std::vector<GpuCase> gemm_cases(bool full);
 std::vector<GpuCase> attention_cases(bool full);
+std::vector<GpuCase> delta_cases(bool full);
 
 // got against wanted: within `ulps` roundings of T, or `part` of the largest wanted value. NaN anywhere fails.
 inline void expect_close(const Array& got, const Array& wanted, std::size_t count, DType type, double ulps, double part) {

@@ -28,7 +28,7 @@ TEST_P(GpuKernels, MatchThePlainKernels) {
 
 INSTANTIATE_TEST_SUITE_P(All, GpuKernels,
                          testing::Values(std::make_pair("rows", &row_cases), std::make_pair("matvec", &matvec_cases), std::make_pair("gemm", &gemm_cases),
-                                         std::make_pair("attention", &attention_cases)),
+                                         std::make_pair("attention", &attention_cases), std::make_pair("delta", &delta_cases)),
                          [](const auto& info) { return std::string(info.param.first); });
 
 }  // namespace

@@ -75,4 +75,14 @@ Kernel attention_decode(const Common& c, const AttentionShape& s);
 Kernel attention_combine(const Common& c, const AttentionShape& s);
 Kernel attention_prefill(const Common& c, const AttentionShape& s);
 
+// Gated DeltaNet; kernels/delta says what each computes. Any number of rows.
+struct DeltaShape {
+    int n_k_heads = 0, n_v_heads = 0, k_dim = 0, v_dim = 0, conv_kernel = 4;
+    bool tiled_heads = false, negative_exp = false;
+    int channels() const { return 2 * n_k_heads * k_dim + n_v_heads * v_dim; }
+};
+Kernel conv(const Common& c, const DeltaShape& s);
+Kernel delta(const Common& c, const DeltaShape& s);
+Kernel gated_norm(const Common& c, int heads, int width, float eps);
+
 }  // namespace forge::gpu
