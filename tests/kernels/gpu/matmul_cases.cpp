@@ -68,13 +68,13 @@ GpuCase matmul_case(const NamedFormat& format, Shape s, bool matrix) {
                 p.act = s.act;
                 p.f32_out = s.f32_out;
                 p.softcap = s.softcap;
-                p.output_rows = s.outputs;
                 p.max_rows = s.rows;
                 Rows step;
                 step.add(0, 0, s.outputs ? max_rows : s.rows);
                 for (int i = 0; i < s.rows; ++i) step.outputs.push_back(i);
-                run_plain(matvec_kernel, p, step.step());   // its plain form takes any number of rows
-                // The plain form leaves a weight's global scale to decode_row.
+                StepRows cpu = step.step();
+                cpu.m = s.rows;   // an executor hands output rows over as rows
+                run_plain(matvec_kernel, p, cpu);   // its plain form takes any number of rows
                 Bindings b;
                 b.add("x", x).add("packed", x).weight("weight", *w).weight("weight2", *w2).add("residual", residual).add("y", y);
                 b.floats("norm_weight.codes", norm).floats("bias.codes", bias).floats("bias2.codes", bias2);

@@ -44,7 +44,6 @@ GpuCase norm_case(DType type, int width, int groups, bool weight, bool residual,
                 p.groups = groups;
                 p.residual = residual ? r.data() : nullptr;
                 p.y = wanted.data();
-                p.output_rows = outputs;
                 Rows step;
                 step.add(0, 0, outputs ? 9 : rows);
                 for (int i = 0; outputs && i < rows; ++i) step.outputs.push_back(i);
