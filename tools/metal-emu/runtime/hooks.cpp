@@ -51,6 +51,11 @@ void* __tsan_memcpy(void* to, const void* from, std::size_t n) {
     touch(to, {static_cast<unsigned>(n), true, false, EMU_CODE});
     return std::memcpy(to, from, n);
 }
+void* __tsan_memmove(void* to, const void* from, std::size_t n) {
+    touch(const_cast<void*>(from), {static_cast<unsigned>(n), false, false, EMU_CODE});
+    touch(to, {static_cast<unsigned>(n), true, false, EMU_CODE});
+    return std::memmove(to, from, n);
+}
 void* __tsan_memset(void* to, int value, std::size_t n) {
     touch(to, {static_cast<unsigned>(n), true, false, EMU_CODE});
     return std::memset(to, value, n);
