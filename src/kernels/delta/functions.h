@@ -14,7 +14,10 @@ struct DeltaFunctions {
 extern const DeltaFunctions delta_plain, delta_avx2, delta_avx512, delta_neon;
 
 inline constexpr int kConvChannels = 64;   // channels of a conv item
-inline constexpr int kDeltaColumns = 32;   // state columns of a delta item
+inline constexpr int kDeltaColumns = 32;   // state columns of a delta item, row by row
+inline constexpr int kDeltaRowByRow = 8;   // rows of a step that are still taken one by one: the same bits for each as alone
+inline constexpr int kDeltaBlock = 16;     // rows of a block of the matrix form
+inline constexpr int delta_width(int v_dim) { return (v_dim + 31) / 32 * 32; }   // whole pairs of the widest vectors
 
 // One past the last row of the sequence that row `first` begins.
 inline int span_end(const StepRows& step, int first) {

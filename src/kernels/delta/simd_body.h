@@ -63,11 +63,18 @@ void unit(const T* x, int n, float scale, float* out) {
     for (int i = 0; i < n; i += kLanes) store_n(out + i, load_n(x + i, std::min(kLanes, n - i)) * set1(factor), std::min(kLanes, n - i));
 }
 
+}  // namespace forge::FORGE_SIMD
+
+#include "delta/matrix_form.h"
+
+namespace forge::FORGE_SIMD {
+
 // An item is kDeltaColumns state columns of a value head: they are read once, carried through all
 // rows of a sequence and written back. Sums run over k_dim in order, so that how columns are cut
 // does not matter.
 template <typename T>
 void delta(const void* params, const StepRows& step, std::int64_t first, std::int64_t last, CpuWorker& worker) {
+    if (step.m > kDeltaRowByRow) return delta_matrix<T>(params, step, first, last, worker);
     const auto& p = *static_cast<const DeltaParams*>(params);
     const DeltaState& s = p.state;
     const int blocks = (s.v_dim + kDeltaColumns - 1) / kDeltaColumns;

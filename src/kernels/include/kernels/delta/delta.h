@@ -37,7 +37,8 @@ CpuKernel conv_kernel(const ConvParams& params, Isa isa);
 //   beta = r(sigmoid(b)), g = -exp(a_log) * softplus(a + dt_bias) (or a_log itself when it is negative_exp), f32
 //   q, k: l2-normalised in f32 (x * rsqrt(sum x^2 + 1e-6)), q also times k_dim^-0.5
 //   S = exp(g) S;  d = beta (v - S^T k);  S += k d^T;  o = r(S^T q)
-// One row at a time, or chunks in matrix form (C = 64) for many rows: equal within rounding. Items: spans x value heads.
+// Steps of up to eight rows go row by row (items: state columns of a head), longer ones in blocks in matrix form
+// (items: heads): equal within rounding.
 struct DeltaParams {
     DType type = DType::bf16;
     const void* c = nullptr;          // [m, channels]: all q | all k | all v
