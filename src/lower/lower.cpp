@@ -230,6 +230,8 @@ class Lowering {
             add(l, "packed", packed_rows);
         } else {
             add(l, "x", value(op_->inputs[0]));
+            l.constants.push_back({"input_tag", static_cast<double>(next_tag_)});   // one for each row of x
+            next_tag_ += rows() * (o.per_choice ? o.per_token : 1);
         }
         add(l, "y", value(op_->output), Access::write);
         emit(std::move(l));
@@ -296,7 +298,9 @@ class Lowering {
     // Same value and norm -> same tag: kernels may share what they prepared of it.
     void matmul_constants(Launch& l, const MatmulOp& o, int rows) {
         const auto key = std::make_pair(op_->inputs[0], o.norm_weight);
-        const int tag = tags_.try_emplace(key, static_cast<int>(tags_.size()) + 1).first->second;
+        const auto [found, fresh] = tags_.try_emplace(key, next_tag_);
+        if (fresh) ++next_tag_;
+        const int tag = found->second;
         l.constants.push_back({"input_tag", static_cast<double>(tag)});
         l.constants.push_back({"max_rows", static_cast<double>(rows)});
         l.constants.push_back({"eps", o.norm.eps});
@@ -382,6 +386,7 @@ class Lowering {
     std::vector<ArenaBuffer> buffers_;
     std::uint64_t next_ = 0;
     std::map<std::pair<ValueId, WeightId>, int> tags_;
+    int next_tag_ = 1;
     std::vector<Packed> packed_;
     std::map<ValueId, BufferRef> groups_;
 };

@@ -6,7 +6,7 @@ namespace forge {
 namespace {
 
 std::string weight(const Plan& plan, WeightId id) {
-    return id < 0 ? "-" : fmt::format("{}<{}>", plan.weights[id].name, plan.weights[id].format);
+    return id < 0 ? "-" : fmt::format("{}<{}>", plan.weights[id].name, describe(plan.weights[id].format));
 }
 
 std::string norm(const Plan& plan, WeightId id, const NormSpec& spec) {

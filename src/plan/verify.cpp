@@ -175,7 +175,7 @@ class Verifier {
     }
     void vector(WeightId id, std::int64_t size) const {
         const PlanWeight& w = weight(id);
-        require(w.dense_f32 && w.rows * w.cols == size, "a float vector of the right length");
+        require(w.dense_f32() && w.rows * w.cols == size, "a float vector of the right length");
     }
     void require(bool ok, const char* wanted) const {
         if (!ok) fail(ErrorKind::internal, "plan: op '{}' wants {}", name_of(*op_), wanted);

@@ -217,13 +217,18 @@ namespace {
 
 // Weight bytes a launch reads and the multiplications it makes, for the profile.
 void count_work(const Launch& launch, std::span<const Weight> weights, int rows, Engine::KernelTime& into) {
-    if (launch.kernel != "matvec" && launch.kernel != "gemm") return;
+    const bool experts = launch.kernel == "expert_matvec" || launch.kernel == "expert_gemm";
+    if (launch.kernel != "matvec" && launch.kernel != "gemm" && !experts) return;
+    // Each row goes to k experts; what many rows chose is not known here, so that more than all are counted as all.
+    const auto per_row = experts ? static_cast<std::uint64_t>(launch.integer("k")) : 1;
+    const std::uint64_t products = per_row * static_cast<std::uint64_t>(rows);
+    const std::uint64_t matrices = experts ? std::min(products, static_cast<std::uint64_t>(launch.integer("experts"))) : 1;
     for (const char* name : {"weight", "weight2"}) {
         const Operand* operand = launch.find(name);
         if (!operand) continue;
         const Weight& w = weights[static_cast<std::size_t>(operand->buffer.index)];
-        into.bytes += w.bytes();
-        into.flops += 2ull * static_cast<std::uint64_t>(w.rows * w.cols) * static_cast<std::uint64_t>(rows);
+        into.bytes += w.bytes() * matrices;
+        into.flops += 2ull * static_cast<std::uint64_t>(w.rows * w.cols) * products;
     }
 }
 

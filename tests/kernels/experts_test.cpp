@@ -150,6 +150,7 @@ void check_products(const WeightFormat& format, int multiple, bool per_pair, boo
     p.y = y.data();
     p.route = route.data();
     p.max_rows = rows;
+    p.input_tag = rows % 2 ? 7 : 0;   // inputs prepared once a thread, or anew for each block
     const Rows step = Rows().add(0, 0, rows);
     std::unique_ptr<Grouped> table;
     std::vector<std::byte> packed;

@@ -100,6 +100,7 @@ ExpertMatmulParams experts(const Reader& r) {
     p.table = static_cast<const std::int32_t*>(r.memory_or_null("table"));
     p.packed = r.memory_or_null("packed");
     p.max_rows = r.integer("max_rows");
+    p.input_tag = static_cast<std::uint32_t>(r.launch.number("input_tag", 0));
     return p;
 }
 

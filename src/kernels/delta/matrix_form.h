@@ -50,7 +50,7 @@ struct DeltaBlock {
 // out[r][0..width) (+)= sum_i a[r][i * stride] * b[i][0..width) for `rows` rows of a; a's element i of row r is
 // a[r * row_stride + i * stride]. Sums run over i in order. `scale` multiplies what is in `out` first.
 template <int tile>
-FORGE_INLINE void tile_rows(const float* a, int row_stride, int stride, const float* b, int n, int width, float* out, const F32* scale) {
+FORGE_INLINE void delta_tile(const float* a, int row_stride, int stride, const float* b, int n, int width, float* out, const F32* scale) {
     for (int c = 0; c < width; c += 2 * kLanes) {
         F32 left[tile], right[tile];
 #pragma GCC unroll 8
@@ -75,14 +75,14 @@ FORGE_INLINE void tile_rows(const float* a, int row_stride, int stride, const fl
     }
 }
 
-FORGE_INLINE void multiply(const float* a, int row_stride, int stride, int rows, const float* b, int n, int width, float* out, const F32* scale = nullptr) {
+FORGE_INLINE void delta_multiply(const float* a, int row_stride, int stride, int rows, const float* b, int n, int width, float* out, const F32* scale = nullptr) {
     constexpr int tile = kLanes == 16 ? 8 : 4;   // accumulators: two vectors a row
     int r = 0;
-    for (; r + tile <= rows; r += tile) tile_rows<tile>(a + r * row_stride, row_stride, stride, b, n, width, out + r * width, scale);
-    for (; r < rows; ++r) tile_rows<1>(a + r * row_stride, row_stride, stride, b, n, width, out + r * width, scale);
+    for (; r + tile <= rows; r += tile) delta_tile<tile>(a + r * row_stride, row_stride, stride, b, n, width, out + r * width, scale);
+    for (; r < rows; ++r) delta_tile<1>(a + r * row_stride, row_stride, stride, b, n, width, out + r * width, scale);
 }
 
-FORGE_INLINE float dot(const float* a, const float* b, int n) {
+FORGE_INLINE float delta_dot(const float* a, const float* b, int n) {
     F32 total = zero();
     int i = 0;
     for (; i + kLanes <= n; i += kLanes) total = fma(load(a + i), load(b + i), total);
@@ -110,14 +110,14 @@ void delta_block(const DeltaParams& p, const DeltaBlock& block, int h, int kh, f
         beta[i] = round_to<T>(1.0f / (1.0f + std::exp(-static_cast<float>(static_cast<const T*>(p.b)[at]))));
     }
     // S^T k and S^T q of all rows.
-    multiply(block.keys, k_dim, 1, count, block.state, k_dim, width, block.seen);
-    multiply(queries, k_dim, 1, count, block.state, k_dim, width, block.seen + rows * width);
+    delta_multiply(block.keys, k_dim, 1, count, block.state, k_dim, width, block.seen);
+    delta_multiply(queries, k_dim, 1, count, block.state, k_dim, width, block.seen + rows * width);
     // exp(G_i - G_j) only for j <= i, where it is at most one.
     for (int i = 0; i < count; ++i)
         for (int j = 0; j <= i; ++j) {
             const float between = std::exp(log_decay[i] - log_decay[j]);
-            block.products[i * rows + j] = between * dot(block.keys + i * k_dim, block.keys + j * k_dim, k_dim);
-            block.products[rows * rows + i * rows + j] = between * dot(queries + i * k_dim, block.keys + j * k_dim, k_dim);
+            block.products[i * rows + j] = between * delta_dot(block.keys + i * k_dim, block.keys + j * k_dim, k_dim);
+            block.products[rows * rows + i * rows + j] = between * delta_dot(queries + i * k_dim, block.keys + j * k_dim, k_dim);
         }
     for (int i = 0; i < count; ++i) {
         const T* v = static_cast<const T*>(p.c) + static_cast<std::size_t>(first + i) * static_cast<std::size_t>(s.channels) + 2 * key_width + h * s.v_dim;
@@ -146,7 +146,7 @@ void delta_block(const DeltaParams& p, const DeltaBlock& block, int h, int kh, f
         }
     }
     const F32 total = set1(std::exp(end));
-    multiply(block.decayed, 1, k_dim, k_dim, block.change, count, width, block.state, &total);
+    delta_multiply(block.decayed, 1, k_dim, k_dim, block.change, count, width, block.state, &total);
 }
 
 // An item is a value head: its state is read once, carried through all rows of a sequence and written back.

@@ -49,8 +49,9 @@ void matvec(const void* params, const StepRows& step, std::int64_t first, std::i
         MatmulParams m = expert(p, e, 1);
         m.x = static_cast<const std::byte*>(p.x) + row_bytes(p, m.w->cols) * static_cast<std::size_t>(p.x_per_pair ? pair : row);
         m.y = static_cast<std::byte*>(p.y) + row_bytes(p, m.w->rows) * static_cast<std::size_t>(pair);
+        // A thread's next blocks are mostly of the same row, which stays prepared.
+        if (p.input_tag != 0) m.input_tag = p.input_tag + static_cast<std::uint32_t>(p.x_per_pair ? pair : row);
         const CpuKernel kernel = matvec_kernel(m, p.isa);
-        worker.tag = 0;
         kernel.fn(&m, rows(step, 1), item % blocks, item % blocks + 1, worker);
     }
 }

@@ -1,11 +1,13 @@
 // Which experts a row goes to, rows sorted by expert, and the weighted sum.
-// Small work beside the experts' products: plain loops for every instruction set.
+// The loops here are the reference; simd_body.h has the vectors.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "base/error.h"
 #include "base/float16.h"
+#include "experts/functions.h"
+#include "experts/top.h"
 #include "kernels/experts/experts.h"
 
 namespace forge {
@@ -24,23 +26,7 @@ void route(const void* params, const StepRows&, std::int64_t first, std::int64_t
         float top = -std::numeric_limits<float>::infinity(), sum = 0;
         for (int e = 0; e < p.experts; ++e) top = std::max(top, static_cast<float>(logits[e]) * p.logit_scale);
         for (int e = 0; e < p.experts; ++e) sum += probability[e] = std::exp(static_cast<float>(logits[e]) * p.logit_scale - top);
-        std::uint32_t* ids = p.route + row * 2 * p.k;
-        float* weights = reinterpret_cast<float*>(ids + p.k);
-        float chosen = 0;
-        for (int i = 0; i < p.k; ++i) {
-            int best = 0;
-            for (int e = 1; e < p.experts; ++e)
-                if (probability[e] > probability[best]) best = e;
-            ids[i] = static_cast<std::uint32_t>(best);
-            weights[i] = probability[best] / sum;
-            chosen += weights[i];
-            probability[best] = -1;   // also keeps NaN rows inside the table: ids stay below `experts`
-        }
-        for (int i = 0; i < p.k; ++i) {
-            if (p.normalise) weights[i] /= chosen;
-            if (p.expert_scale) weights[i] *= p.expert_scale[ids[i]];
-            if (p.round_weights) weights[i] = round_to<T>(weights[i]);
-        }
+        take_top<T>(p, probability, sum, row);
     }
 }
 
@@ -72,41 +58,57 @@ void combine(const void* params, const StepRows&, std::int64_t first, std::int64
     const auto& p = *static_cast<const CombineParams*>(params);
     const T* x = static_cast<const T*>(p.x);
     const GroupTable table(const_cast<std::int32_t*>(p.table), p.experts, p.max_rows * p.k);
-    constexpr int block = 64;
-    for (std::int64_t row = first; row < last; ++row) {
+    const int blocks = (p.width + kCombineColumns - 1) / kCombineColumns;
+    for (std::int64_t item = first; item < last; ++item) {
+        const std::int64_t row = item / blocks;
+        const int from = static_cast<int>(item % blocks) * kCombineColumns, to = std::min(p.width, from + kCombineColumns);
         const float* weights = reinterpret_cast<const float*>(p.route + row * 2 * p.k + p.k);
         const float gate = p.shared_gate ? round_to<T>(1.0f / (1.0f + std::exp(-static_cast<float>(static_cast<const T*>(p.shared_gate)[row])))) : 1.0f;
-        for (int c = 0; c < p.width; c += block) {
-            const int n = std::min(block, p.width - c);
-            float sum[block] = {};
+        for (int c = from; c < to; ++c) {
+            float sum = 0;
             for (int i = 0; i < p.k; ++i) {
                 const std::int64_t pair = row * p.k + i;
-                const T* in = x + (p.table ? table.place_of[pair] : pair) * p.width + c;
-                for (int j = 0; j < n; ++j) sum[j] += round_to<T>(static_cast<float>(in[j]) * weights[i]);
+                sum += round_to<T>(static_cast<float>(x[(p.table ? table.place_of[pair] : pair) * p.width + c]) * weights[i]);
             }
-            T* y = static_cast<T*>(p.y) + row * p.width + c;
-            const T* shared = p.shared ? static_cast<const T*>(p.shared) + row * p.width + c : nullptr;
-            for (int j = 0; j < n; ++j) {
-                const float routed = round_to<T>(sum[j]);
-                y[j] = T(shared ? routed + round_to<T>(gate * static_cast<float>(shared[j])) : routed);
-            }
+            const float routed = round_to<T>(sum);
+            const T* shared = p.shared ? static_cast<const T*>(p.shared) + row * p.width : nullptr;
+            static_cast<T*>(p.y)[row * p.width + c] = T(shared ? routed + round_to<T>(gate * static_cast<float>(shared[c])) : routed);
         }
     }
 }
 
-template <typename Fn>
-Fn by_type(DType type, Fn f32, Fn f16, Fn bf16) {
-    if (type == DType::f32) return f32;
-    if (type == DType::f16) return f16;
-    if (type == DType::bf16) return bf16;
+int type_index(DType type) {
+    if (type == DType::f32) return 0;
+    if (type == DType::f16) return 1;
+    if (type == DType::bf16) return 2;
     fail(ErrorKind::unsupported, "activations must be f32, f16 or bf16, not {}", name_of(type));
+}
+
+const ExpertFunctions& functions(Isa isa) {
+    switch (isa) {
+        case Isa::plain: return experts_plain;
+#if defined(__x86_64__)
+        case Isa::avx2: return experts_avx2;
+        case Isa::avx512: return experts_avx512;
+#elif defined(__aarch64__)
+        case Isa::neon: return experts_neon;
+#endif
+        default: fail(ErrorKind::unsupported, "this build of Forge has no {} kernels", name_of(isa));
+    }
+}
+
+std::int64_t combine_items(const void* params, const StepRows& step) {
+    return std::int64_t{step.m} * ((static_cast<const CombineParams*>(params)->width + kCombineColumns - 1) / kCombineColumns);
 }
 
 }  // namespace
 
-CpuKernel route_kernel(const RouteParams& p, Isa) {
+const ExpertFunctions experts_plain = {{route<float>, route<f16>, route<bf16>}, {combine<float>, combine<f16>, combine<bf16>}};
+
+CpuKernel route_kernel(const RouteParams& p, Isa isa) {
     if (p.k < 1 || p.k > p.experts) fail(ErrorKind::internal, "{} of {} experts cannot be chosen", p.k, p.experts);
-    return {"route", by_type<CpuFn>(p.type, route<float>, route<f16>, route<bf16>), rows_of, 1, static_cast<std::size_t>(p.experts) * 4 + 64};
+    // Probabilities in whole vectors of any width.
+    return {"route", functions(isa).route[type_index(p.type)], rows_of, 1, static_cast<std::size_t>((p.experts + 15) / 16 * 16) * sizeof(float) + 64};
 }
 
 CpuKernel group_kernel(const GroupParams&, Isa) { return {"group", group, one, 1, 0}; }
@@ -115,8 +117,8 @@ std::size_t group_bytes(int experts, int k, int max_rows) {
     return (2 * (static_cast<std::size_t>(experts) + 1) + 2 * static_cast<std::size_t>(k) * static_cast<std::size_t>(max_rows)) * sizeof(std::int32_t);
 }
 
-CpuKernel combine_kernel(const CombineParams& p, Isa) {
-    return {"combine", by_type<CpuFn>(p.type, combine<float>, combine<f16>, combine<bf16>), rows_of, 1, 0};
+CpuKernel combine_kernel(const CombineParams& p, Isa isa) {
+    return {"combine", functions(isa).combine[type_index(p.type)], combine_items, 1, 0};
 }
 
 }  // namespace forge

@@ -4,7 +4,7 @@ namespace forge {
 
 PlanBuilder::PlanBuilder(const BoundModel& model) : model_(model), spec_(model.spec) {
     for (const Weight& w : model.weights)
-        plan.weights.push_back({w.name, w.rows, w.cols, w.format.is_dense() && w.format.dense_type == DType::f32, describe(w.format)});
+        plan.weights.push_back({w.name, w.rows, w.cols, w.format});
     for (const RopeSpec& rope : spec_.ropes) {
         plan.ropes.push_back(rope.description);
         plan.rope_pairs.push_back(static_cast<int>(rope.inv_freq.size()));

@@ -90,7 +90,12 @@ struct Op {
 std::string_view name_of(const Op& op);
 
 // What the plan needs to know of a weight.
-struct PlanWeight { std::string name; std::int64_t rows, cols; bool dense_f32; std::string format; };
+struct PlanWeight {
+    std::string name;
+    std::int64_t rows, cols;
+    WeightFormat format;
+    bool dense_f32() const { return format.is_dense() && format.dense_type == DType::f32; }
+};
 
 struct Plan {
     std::vector<Value> values;

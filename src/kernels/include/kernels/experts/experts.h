@@ -60,6 +60,7 @@ struct ExpertMatmulParams {
     const std::int32_t* table = nullptr;   // M > 8: from group_kernel
     void* packed = nullptr;           // M > 8
     int max_rows = 1;
+    std::uint32_t input_tag = 0;      // M <= 8: of the first row of x, the next rows' follow (MatmulParams::input_tag)
 };
 // The products are those of kernels/matmul, expert by expert.
 // M <= 8: reads only the chosen experts' bytes; a row's bits do not depend on the others.
@@ -71,7 +72,7 @@ std::size_t expert_pack_bytes(const ExpertMatmulParams& params, Isa isa);
 int expert_panel(Isa isa);            // rows of a panel
 
 // y = r(sum over choices of r(x[pair] * weight)) in f32, and with a shared expert
-// y = r(that + r(r(sigmoid(shared_gate)) * shared)). Items: rows.
+// y = r(that + r(r(sigmoid(shared_gate)) * shared)). Items: blocks of columns of a row.
 struct CombineParams {
     DType type = DType::bf16;
     const void* x = nullptr;          // [m * k, width], in the order of `table` when there is one
