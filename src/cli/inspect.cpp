@@ -153,8 +153,8 @@ void print_engine(const InspectOptions& options) {
     const auto engine = Engine::load(options.model, options.engine.options());
     if (options.memory) {
         const MemoryUse m = engine->memory();
-        fmt::print("\nmemory        weights {}, cache {} ({} x {} tokens), scratch {}\n", format_bytes(m.weights), format_bytes(m.kv_cache),
-                   engine->options().parallel, engine->options().ctx, format_bytes(m.scratch));
+        fmt::print("\nmemory        weights {} ({} of them mapped), cache {} ({} x {} tokens{}), scratch {}\n", format_bytes(m.weights), format_bytes(m.mapped), format_bytes(m.kv_cache),
+                   engine->options().parallel, engine->options().ctx, m.state > 0 ? fmt::format(", {} of it recurrent state", format_bytes(m.state)) : "", format_bytes(m.scratch));
         fmt::print("a token reads {} of weights ({})\n", format_bytes(engine->decode_weight_bytes()), engine->backend_name());
     }
     if (options.plan) fmt::print("\n{}", engine->print_plan(!options.unfused));

@@ -21,7 +21,7 @@ std::string some_of(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::shared_ptr<const BoundModel> bind_model(const ModelFile& file, ThreadPool& pool, WeightLayout layout) {
+std::shared_ptr<const BoundModel> bind_model(const ModelFile& file, ThreadPool& pool, WeightLayout layout, const MemoryCheck& check) {
     Draft draft = read_draft(file);
     const Resolution resolution = resolve_tensors(draft);
     if (file.tensors.empty()) fail("{} holds no tensors, only a description of a {} model", file.path, draft.spec.architecture);
@@ -32,8 +32,11 @@ std::shared_ptr<const BoundModel> bind_model(const ModelFile& file, ThreadPool& 
         log_warn("{}: {} {} not used: {}", file.path, resolution.unused.size(), resolution.unused.size() == 1 ? "tensor is" : "tensors are", some_of(resolution.unused));
     auto model = std::make_shared<BoundModel>();
     LoadReport report;
-    model->weights = load_weights(file, resolution.uses, pool, layout, report);
     model->spec = std::move(draft.spec);
+    model->weights = load_weights(file, resolution.uses, pool, layout, report, [&](const WeightBytes& bytes) {
+        if (check) check(model->spec, bytes);
+    });
+    model->mapped = report.mapped_bytes;
     if (report.misaligned > 0)
         log_info("{}: {} tensors ({}) are not aligned for their type in the file and were copied", file.path, report.misaligned, format_bytes(report.copied_bytes));
     log_debug("{}: {} weights mapped, {} converted, {} copied", file.path, report.mapped, report.converted, report.copied);

@@ -1,7 +1,5 @@
 #include "load.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -9,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/machine_memory.h"
 #include "base/progress.h"
 #include "quant/convert.h"
 #include "quant/tiles.h"
@@ -114,7 +113,7 @@ class Loader {
     Loader(const ModelFile& file, const std::vector<TensorUse>& uses, WeightLayout layout, LoadReport& report)
         : file_(file), uses_(uses), layout_(layout), weights_(uses.size()), report_(report) { jobs_.reserve(uses.size()); }
 
-    std::vector<Weight> load(ThreadPool& pool) {
+    std::vector<Weight> load(ThreadPool& pool, const std::function<void(const WeightBytes&)>& check) {
         for (std::size_t i = 0; i < uses_.size(); ++i) {
             Weight& weight = weights_[i];
             const TensorUse& use = uses_[i];
@@ -129,7 +128,11 @@ class Loader {
                 bind_matrix(use, weight);
             }
         }
-        check_memory(planes_bytes_, physical_memory(), file_.path);
+        check_memory(planes_bytes_, machine_memory().total, file_.path);
+        for (const Weight& weight : weights_)
+            if (weight.codes.data && !weight.format.is_dense()) report_.mapped_bytes += weight.bytes();
+        report_.mapped_bytes += mapped_dense_;
+        if (check) check({report_.mapped_bytes, planes_bytes_});
         for (RowJob& job : jobs_)
             if (!job.dense_target && tiles_wanted(job)) allocate_tiles(*job.weight);
             else if (!job.dense_target) allocate_planes(*job.weight);
@@ -182,6 +185,7 @@ class Loader {
             weight.codes = {job.source, job.row_bytes};
             weight.owner = tensor.file;
             ++report_.mapped;
+            mapped_dense_ += weight.bytes();
             return;
         }
         const std::size_t bytes = static_cast<std::size_t>(use.rows) * job.row_bytes;
@@ -258,29 +262,26 @@ class Loader {
         return static_cast<std::size_t>(it - file_.files.begin());
     }
 
-    static std::uint64_t physical_memory() {
-        const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-        return pages > 0 && size > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(size) : UINT64_MAX;
-    }
-
     const ModelFile& file_;
     const std::vector<TensorUse>& uses_;
     const WeightLayout layout_;
     std::vector<Weight> weights_;
     std::vector<RowJob> jobs_;
     std::uint64_t planes_bytes_ = 0;  // that loading allocates
+    std::uint64_t mapped_dense_ = 0;  // plain matrices that stay in the file
     LoadReport& report_;
 };
 
 }  // namespace
 
 std::vector<Weight> load_weights(const ModelFile& file, const std::vector<TensorUse>& uses, ThreadPool& pool,
-                                 WeightLayout layout, LoadReport& report) {
-    return Loader(file, uses, layout, report).load(pool);
+                                 WeightLayout layout, LoadReport& report,
+                                 const std::function<void(const WeightBytes&)>& check) {
+    return Loader(file, uses, layout, report).load(pool, check);
 }
 
 void check_memory(std::uint64_t needed, std::uint64_t available, const std::string& path) {
-    if (needed <= available) return;
+    if (needed <= available || available == 0) return;
     fail(ErrorKind::out_of_memory,
          "{}: its weights take {} of memory when converted, but this machine has {}; `forge pack` writes a file that is mapped instead",
          path, format_bytes(needed), format_bytes(available));

@@ -9,6 +9,7 @@
 #include "backends/registry.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/machine_memory.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "lower/lower.h"
@@ -32,6 +33,7 @@ struct Engine::State {
     std::unique_ptr<Executable> decode, prefill;
     std::mutex slots_mutex;
     std::vector<bool> slot_taken;
+    std::vector<bool> message_starts;   // by id; empty when nobody said
 
     // The step record, filled by step() without allocation.
     std::vector<std::int32_t> tokens, slots, positions, output_rows;
@@ -89,6 +91,38 @@ CacheLayer cache_layer(const LayerSpec& layer, int index) {
     return c;
 }
 
+std::vector<CacheLayer> cache_layers(const ModelSpec& spec) {
+    std::vector<CacheLayer> layers;
+    for (std::size_t i = 0; i < spec.layers.size(); ++i) layers.push_back(cache_layer(spec.layers[i], static_cast<int>(i)));
+    return layers;
+}
+
+int context_of(const LoadOptions& options, const ModelSpec& spec) {
+    if (options.ctx > 0) return options.ctx;
+    return spec.context_length > 0 ? std::min(spec.context_length, 4096) : 4096;
+}
+
+// Says before anything large is allocated whether weights and cache fit: an error when they cannot, a warning
+// with the figures when they will not do so in peace.
+void check_fit(const std::string& path, const LoadOptions& options, int ctx, const WeightBytes& weights, std::uint64_t cache) {
+    const MachineMemory memory = machine_memory();
+    if (memory.total == 0) return;
+    const std::uint64_t needed = weights.made + cache;
+    const std::string parts = fmt::format("{} of weights and {} of cache for {} sequence{} of {} positions", format_bytes(weights.made),
+                                          format_bytes(cache), options.parallel, options.parallel == 1 ? "" : "s", ctx);
+    if (needed > memory.total)
+        fail(ErrorKind::out_of_memory, "{}: it needs {} of memory ({}), and this machine has {}; use a smaller context (--ctx) or fewer sequences (--parallel)",
+             path, format_bytes(needed), parts, format_bytes(memory.total));
+    if (needed > memory.available)
+        log_warn("{}: it needs {} of memory ({}), but only {} of {} are free; the system may swap or stop a program", path, format_bytes(needed), parts,
+                 format_bytes(memory.available), format_bytes(memory.total));
+    else if (weights.mapped > memory.available - needed)
+        log_warn("{}: {} of weights stay in the file, but beside {} of memory ({}) only {} are free to hold them; the rest is read from the disk again "
+                 "and again", path, format_bytes(weights.mapped), format_bytes(needed), parts, format_bytes(memory.available - needed));
+    log_debug("{}: {} of weights mapped, {}; {} of {} are free", path, format_bytes(weights.mapped), parts, format_bytes(memory.available),
+              format_bytes(memory.total));
+}
+
 }  // namespace
 
 // Cache, programs and executables of the chosen backend.
@@ -121,10 +155,15 @@ std::shared_ptr<Engine> Engine::load(const std::string& path, const LoadOptions&
     register_built_in_devices();
     s.backend = make_backend(options.device, *s.pool);
     s.file = open_model_file(path);
-    s.model = bind_model(*s.file, *s.pool, s.backend->layout());
+    s.model = bind_model(*s.file, *s.pool, s.backend->layout(), [&](const ModelSpec& spec, const WeightBytes& weights) {
+        const int ctx = context_of(s.options, spec);
+        // A GPU's own memory holds the cache, and its backend says when that does not fit.
+        const bool here = s.backend->limits().memory_bytes == machine_memory().total;
+        check_fit(path, s.options, ctx, weights, here ? s.backend->cache_bytes(cache_layers(spec), s.options.parallel, ctx, s.options.dtype) : 0);
+    });
     const ModelSpec& spec = s.model->spec;
 
-    if (s.options.ctx == 0) s.options.ctx = spec.context_length > 0 ? std::min(spec.context_length, 4096) : 4096;
+    s.options.ctx = context_of(s.options, spec);
     if (spec.context_length > 0 && s.options.ctx > spec.context_length)
         log_warn("{}: the context of {} positions is longer than the {} the model was trained for", path, s.options.ctx, spec.context_length);
     s.options.chunk = std::min(s.options.chunk, std::max(1, s.options.ctx));
@@ -136,9 +175,7 @@ std::shared_ptr<Engine> Engine::load(const std::string& path, const LoadOptions&
         log_debug("pass {}: {} -> {} ops{}, {:.2f} ms", report.name, report.ops_before, report.ops_after,
                   report.skipped ? " (off)" : "", report.seconds * 1e3);
 
-    for (std::size_t i = 0; i < spec.layers.size(); ++i) {
-        s.cache_layers.push_back(cache_layer(spec.layers[i], static_cast<int>(i)));
-    }
+    s.cache_layers = cache_layers(spec);
     // Left to us, a model that the GPU has no kernels for runs on the CPU, which is said.
     try {
         s.compile(path);
@@ -164,7 +201,7 @@ const LoadOptions& Engine::options() const { return state_->options; }
 MemoryUse Engine::memory() const {
     const State& s = *state_;
     std::uint64_t scratch = s.decode->scratch_bytes() + (s.prefill ? s.prefill->scratch_bytes() : 0);
-    return {s.model->bytes(), s.cache->bytes(), scratch};
+    return {s.model->bytes(), s.model->mapped, s.cache->bytes(), s.cache->state_bytes() * static_cast<std::uint64_t>(s.options.parallel), scratch};
 }
 
 std::string Engine::backend_name() const { return state_->backend->limits().name; }
@@ -307,6 +344,18 @@ void Engine::load_cache(int slot, int length, std::span<const std::byte> bytes) 
                     in += element * static_cast<std::size_t>(s.cache_layers[layer].head_dim);
                 }
     write_state(slot, in);
+}
+
+void Engine::set_message_starts(std::span<const std::int32_t> ids) {
+    State& s = *state_;
+    s.message_starts.assign(static_cast<std::size_t>(s.model->spec.vocab), false);
+    for (const std::int32_t id : ids)
+        if (id >= 0 && id < s.model->spec.vocab) s.message_starts[static_cast<std::size_t>(id)] = true;
+}
+
+bool Engine::starts_message(std::int32_t id) const {
+    const std::vector<bool>& starts = state_->message_starts;
+    return id >= 0 && static_cast<std::size_t>(id) < starts.size() && starts[static_cast<std::size_t>(id)];
 }
 
 int Engine::take_slot() {

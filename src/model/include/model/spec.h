@@ -135,6 +135,7 @@ struct ModelSpec {
 struct BoundModel {
     ModelSpec spec;
     std::vector<Weight> weights;
+    std::uint64_t mapped = 0;      // bytes of the planes that stay in the file
     std::uint64_t bytes() const;   // of all planes
 };
 

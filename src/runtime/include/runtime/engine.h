@@ -25,7 +25,8 @@ struct LoadOptions {
     std::vector<std::string> passes_off = {};  // names of plan passes to leave out ("all" for every one)
 };
 
-struct MemoryUse { std::uint64_t weights, kv_cache, scratch; };
+// Bytes. `mapped` of the weights stay in their file; `state` of the cache is recurrent state.
+struct MemoryUse { std::uint64_t weights, mapped, kv_cache, state, scratch; };
 
 // One row of a step.
 struct StepInput {
@@ -66,6 +67,11 @@ class Engine {
     // then the recurrent states.
     std::vector<std::byte> save_cache(int slot, int length) const;
     void load_cache(int slot, int length, std::span<const std::byte> bytes);
+
+    // Tokens that begin a message ("<|im_start|>"): hybrids keep a snapshot before a prompt's last one, because the
+    // next prompt of a conversation may differ from there on. Set before sessions run.
+    void set_message_starts(std::span<const std::int32_t> ids);
+    bool starts_message(std::int32_t id) const;
 
     // Slots that sessions take and give back. Error when all are taken.
     int take_slot();
