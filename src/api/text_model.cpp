@@ -17,6 +17,11 @@ std::shared_ptr<const TextModel> TextModel::load(const std::string& path, const 
     const auto& ends = model->tokenizer()->end_of_generation();
     stops.insert(ends.begin(), ends.end());
     model->stop_ids_.assign(stops.begin(), stops.end());
+    // Control tokens that end nothing begin something: a message, mostly.
+    std::vector<std::int32_t> starts;
+    for (std::int32_t id = 0; id < model->id_limit_; ++id)
+        if (model->tokenizer()->kind(id) == TokenKind::control && !stops.contains(id) && model->tokenizer()->bos() != id) starts.push_back(id);
+    model->engine_->set_message_starts(starts);
     return model;
 }
 

@@ -304,7 +304,7 @@ bool Batcher::State::prefill_one() {
             if (slot.timeline->tokens().size() < prompt.size()) {
                 if (share_prefix(slot)) continue;
                 const int first = static_cast<int>(slot.timeline->tokens().size());
-                const int last = slot.timeline->step_end(first, total);
+                const int last = slot.timeline->step_end(first, prompt);
                 rows.clear();
                 for (int i = first; i < last; ++i) rows.push_back({prompt[static_cast<std::size_t>(i)], slot.index, i, i + 1 == total});
                 logits = engine->step(rows);

@@ -60,7 +60,7 @@ int Session::feed(std::span<const std::int32_t> tokens, const std::function<bool
     const int total = static_cast<int>(tokens.size());
     for (int first = kept; first < total;) {
         if (progress && !progress(first, total)) throw Stopped{};
-        const int last = s.timeline->step_end(first, total);
+        const int last = s.timeline->step_end(first, tokens);
         s.step(tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first)), first, last == total);
         if (last < total) s.timeline->snapshot();
         first = last;

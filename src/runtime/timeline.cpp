@@ -65,10 +65,30 @@ void Timeline::clear() {
     snapshots_.clear();
 }
 
-int Timeline::step_end(int first, int total) const {
-    const int chunk = engine_->options().chunk;
-    const int end = std::min(total, (first / chunk + 1) * chunk);
-    return recurrent() && end == total && first < total - 1 ? total - 1 : end;
+namespace {
+
+// The next prompt may repeat this one but for its last words: from a snapshot this far before the end at
+// least, and a grid's step more at most, fewer than a hundred tokens are computed again. On a grid, so that
+// prompts of different lengths are cut alike.
+constexpr int tail = 32, grid = 64;
+
+}  // namespace
+
+int Timeline::step_end(int first, std::span<const std::int32_t> prompt) const {
+    const int chunk = engine_->options().chunk, total = static_cast<int>(prompt.size());
+    int end = std::min(total, (first / chunk + 1) * chunk);
+    if (!recurrent()) return end;
+    const auto stop_at = [&](int position) {
+        if (position > first && position < end) end = position;
+    };
+    stop_at(total - 1);
+    stop_at((total - tail) / grid * grid);
+    for (int i = total - 1; i > first; --i) {
+        if (!engine_->starts_message(prompt[static_cast<std::size_t>(i)])) continue;
+        stop_at(i);
+        break;
+    }
+    return end;
 }
 
 }  // namespace forge

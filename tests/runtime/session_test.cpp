@@ -180,6 +180,68 @@ TEST_P(Families, SavedSessionsContinueWithTheSameBits) {
     std::filesystem::remove(path);
 }
 
+// Ids without a pattern; id 63 is left out, it begins messages below.
+std::vector<std::int32_t> long_text(std::size_t count, std::uint32_t seed) {
+    std::vector<std::int32_t> ids;
+    for (std::uint32_t state = seed; ids.size() < count;) {
+        state = state * 1664525u + 1013904223u;
+        const auto id = static_cast<std::int32_t>(3 + (state >> 16) % 80);
+        if (id != 63) ids.push_back(id);
+    }
+    return ids;
+}
+
+TEST(Session, PromptsThatDifferInTheLastWordShareTheRest) {
+    for (const char* model : {"qwen3.5-text", "qwen3.5-moe", "llama-gqa-tied"})
+        for (const std::size_t end : {std::size_t{1}, std::size_t{7}}) {   // the word, and what a template puts behind it
+            auto engine = load(model, {.dtype = DType::f32, .ctx = 1100});
+            Session session(engine);
+            std::vector<std::int32_t> prompt = long_text(1000, 5);
+            prompt.push_back(7);
+            for (std::size_t i = 1; i < end; ++i) prompt.push_back(static_cast<std::int32_t>(10 + i));
+            EXPECT_EQ(session.feed(prompt), 0);
+            prompt[1000] = 9;
+            const int cached = session.feed(prompt);
+            EXPECT_LT(static_cast<int>(prompt.size()) - cached, 100) << model << " end " << end;
+            const auto resumed = copy(session.logits());
+            session.clear();
+            EXPECT_EQ(session.feed(prompt), 0);
+            EXPECT_LT(worst_difference(copy(session.logits()), resumed), 2e-5) << model;
+        }
+}
+
+TEST(Session, AHybridsSecondTurnComputesOnlyNewTokens) {
+    const std::string path = testing::TempDir() + "forge_session_turns";
+    auto engine = load("qwen3.5-moe", {.dtype = DType::f32, .ctx = 600});
+    engine->set_message_starts(std::vector<std::int32_t>{63});
+    Session session(engine);
+    std::vector<std::int32_t> first = long_text(190, 5);
+    first.push_back(63);
+    for (const std::int32_t id : long_text(9, 8)) first.push_back(id);
+    EXPECT_EQ(session.feed(first), 0);
+    std::vector<std::int32_t> second = first;
+    for (const std::int32_t id : long_text(20, 9)) {
+        session.append(id);
+        second.push_back(id);
+    }
+    session.save(path);
+    for (const std::int32_t id : long_text(30, 10)) second.push_back(id);
+    EXPECT_EQ(session.feed(second), 220);   // of 250: the first prompt and the answer
+    const auto expected = copy(session.logits());
+
+    // The same after a restart.
+    Session restored(load("qwen3.5-moe", {.dtype = DType::f32, .ctx = 600}));
+    restored.restore(path);
+    EXPECT_EQ(restored.feed(second), 220);
+    EXPECT_TRUE(same_bits(copy(restored.logits()), expected));
+    std::filesystem::remove(path);
+
+    // A template that writes the last message anew: from its beginning on.
+    std::vector<std::int32_t> other(first.begin(), first.begin() + 192);
+    for (const std::int32_t id : long_text(40, 11)) other.push_back(id);
+    EXPECT_EQ(session.feed(other), 190);
+}
+
 TEST(Session, FullContextAndLongPromptsAreSentences) {
     auto engine = load("llama-gqa-tied", {.ctx = 20});
     Session session(engine);

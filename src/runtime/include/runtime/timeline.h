@@ -31,9 +31,10 @@ class Timeline {
     void snapshot();
     void clear();
 
-    // Where a step from `first` towards `total` prompt tokens must end: chunks end at multiples of the
-    // chunk size, and hybrids stop one token before the prompt's end, for the snapshot there.
-    int step_end(int first, int total) const;
+    // Where a step from `first` towards the end of a prompt must end: chunks end at multiples of the chunk
+    // size. Hybrids also stop where a snapshot is worth having: before the prompt's last message, some dozen
+    // tokens before its end (at a multiple of 64), and one token before it.
+    int step_end(int first, std::span<const std::int32_t> prompt) const;
     bool recurrent() const { return state_bytes_ > 0; }
 
   private:
