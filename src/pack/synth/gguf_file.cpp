@@ -18,6 +18,12 @@ std::string_view architecture(Family family) {
             return "qwen3";
         case Family::gemma3:
             return "gemma3";
+        case Family::qwen3_moe:
+            return "qwen3moe";
+        case Family::qwen35:
+            return "qwen35";
+        case Family::qwen35_moe:
+            return "qwen35moe";
     }
     fail(ErrorKind::internal, "a model family has no GGUF architecture");
 }
@@ -38,7 +44,7 @@ void set_dimensions(const Shape& s, const Recipe& recipe, GgufWriter& out) {
     u32("context_length", s.context);
     u32("block_count", s.layers);
     u32("embedding_length", s.hidden);
-    u32("feed_forward_length", s.feed_forward);
+    if (s.feed_forward > 0) u32("feed_forward_length", s.feed_forward);
     u32("attention.head_count", s.heads);
     u32("attention.head_count_kv", s.kv_heads);
     u32("attention.key_length", s.head_dim);
@@ -47,6 +53,22 @@ void set_dimensions(const Shape& s, const Recipe& recipe, GgufWriter& out) {
     f32("rope.freq_base", s.rope_theta);
     if (s.window > 0) u32("attention.sliding_window", s.window);
     if (s.family == Family::llama) u32("rope.dimension_count", s.head_dim);
+    if (s.moe.experts > 0) {
+        u32("expert_count", s.moe.experts);
+        u32("expert_used_count", s.moe.per_token);
+        u32("expert_feed_forward_length", s.moe.width);
+        if (s.moe.shared_width > 0) u32("expert_shared_feed_forward_length", s.moe.shared_width);
+    }
+    if (s.delta.interval > 0) {
+        u32("rope.dimension_count", s.head_dim / 4);
+        out.set_i32s(arch + ".rope.dimension_sections", std::vector<std::int32_t>{s.head_dim / 24 + 1, s.head_dim / 24 + 1, s.head_dim / 24, 0});
+        u32("full_attention_interval", s.delta.interval);
+        u32("ssm.conv_kernel", 4);
+        u32("ssm.state_size", s.delta.k_dim);
+        u32("ssm.group_count", s.delta.k_heads);
+        u32("ssm.time_step_rank", s.delta.v_heads);
+        u32("ssm.inner_size", s.delta.v_heads * s.delta.v_dim);
+    }
     u32("vocab_size", s.vocab);
 }
 
@@ -79,11 +101,8 @@ void write_gguf(const SynthOptions& options, const Shape& shape, ThreadPool& thr
     set_tokenizer(shape, out);
     const std::vector<TensorPlan> tensors = tensors_of(shape);
     for (const TensorPlan& tensor : tensors) {
-        std::vector<std::int64_t> dims = {tensor.rows, tensor.cols};
-        if (tensor.kind != Kind::matrix) dims.erase(dims.begin());
-        out.add_tensor(tensor.gguf, dims, type_of(tensor, shape, recipe));
-        if (tensor.kind != Kind::rope_factors)
-            summary.parameters += static_cast<std::uint64_t>(tensor.rows * tensor.cols);
+        out.add_tensor(tensor.gguf, dims_of(tensor, true), type_of(tensor, shape, recipe));
+        if (tensor.kind != Kind::rope_factors) summary.parameters += static_cast<std::uint64_t>(elements_of(tensor));
     }
     summary.tensors = tensors.size();
     summary.tensor_bytes = out.data_bytes();
@@ -102,10 +121,7 @@ void write_gguf(const SynthOptions& options, const Shape& shape, ThreadPool& thr
             write_matrix(tensor, key, chunks->second, true, threads, progress,
                          [&](std::span<const std::byte> bytes) { out.write(bytes); });
         } else {
-            std::vector<float> values =
-                tensor.kind == Kind::rope_factors ? rope_factors(shape) : std::vector<float>();
-            for (std::int64_t i = 0; tensor.kind == Kind::norm && i < tensor.cols; ++i)
-                values.push_back(norm_value(key, i));
+            const std::vector<float> values = small_values(tensor, key, shape, true);
             out.write(std::as_bytes(std::span(values)));
             progress.advance(values.size() * sizeof(float));
         }

@@ -43,10 +43,38 @@ Json config_of(const Shape& s, const Tokenizer& t, std::string_view torch_type) 
         case Family::gemma3:
             c = {{"architectures", {"Gemma3ForCausalLM"}}, {"model_type", "gemma3_text"}};
             break;
+        case Family::qwen3_moe:
+            c = {{"architectures", {"Qwen3MoeForCausalLM"}}, {"model_type", "qwen3_moe"}};
+            break;
+        case Family::qwen35:
+            c = {{"architectures", {"Qwen3_5ForCausalLM"}}, {"model_type", "qwen3_5_text"}};
+            break;
+        case Family::qwen35_moe:
+            c = {{"architectures", {"Qwen3_5MoeForCausalLM"}}, {"model_type", "qwen3_5_moe_text"}};
+            break;
     }
     c["vocab_size"] = s.vocab;
     c["hidden_size"] = s.hidden;
-    c["intermediate_size"] = s.feed_forward;
+    if (s.feed_forward > 0) c["intermediate_size"] = s.feed_forward;
+    if (s.moe.experts > 0) {
+        c["num_experts"] = s.moe.experts;
+        c["num_experts_per_tok"] = s.moe.per_token;
+        c["moe_intermediate_size"] = s.moe.width;
+        c["norm_topk_prob"] = true;
+        c["decoder_sparse_step"] = 1;
+        c["mlp_only_layers"] = Json::array();
+        if (s.moe.shared_width > 0) c["shared_expert_intermediate_size"] = s.moe.shared_width;
+    }
+    if (s.delta.interval > 0) {
+        c["full_attention_interval"] = s.delta.interval;
+        c["linear_num_key_heads"] = s.delta.k_heads;
+        c["linear_num_value_heads"] = s.delta.v_heads;
+        c["linear_key_head_dim"] = s.delta.k_dim;
+        c["linear_value_head_dim"] = s.delta.v_dim;
+        c["linear_conv_kernel_dim"] = 4;
+        c["partial_rotary_factor"] = 0.25;
+        c["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", s.rope_theta}, {"partial_rotary_factor", 0.25}};
+    }
     c["num_hidden_layers"] = s.layers;
     c["num_attention_heads"] = s.heads;
     c["num_key_value_heads"] = s.kv_heads;
@@ -179,30 +207,32 @@ void write_weights(const fs::path& path, const SynthOptions& options, const Shap
     std::erase_if(tensors, [](const TensorPlan& tensor) { return tensor.hf.empty(); });
     SafetensorsWriter out(path.string());
     out.set_metadata("format", "pt");
+    // One tensor an expert, written one after the other: the rows of GGUF's stack.
+    std::vector<const TensorPlan*> plans;   // by index of add_tensor; null: written with the first expert
     for (const TensorPlan& tensor : tensors) {
-        std::vector<std::int64_t> dims = {tensor.rows, tensor.cols};
-        if (tensor.kind != Kind::matrix) dims.erase(dims.begin());
-        out.add_tensor(tensor.hf, dims, type.dtype);
-        summary.parameters += static_cast<std::uint64_t>(tensor.rows * tensor.cols);
+        for (std::int64_t e = 0; e < std::max<std::int64_t>(1, tensor.experts); ++e) {
+            out.add_tensor(hf_name(tensor, e), dims_of(tensor, false), type.dtype);
+            plans.push_back(e == 0 ? &tensor : nullptr);
+        }
+        summary.parameters += static_cast<std::uint64_t>(elements_of(tensor));
     }
-    summary.tensors = tensors.size();
+    summary.tensors = plans.size();
     summary.tensor_bytes = out.data_bytes();
 
     Progress progress("Writing " + path.string(), summary.tensor_bytes);
     const EncodedChunks chunks(chunk_pool(options.seed, threads), type.block, threads);
     const auto write = [&](std::span<const std::byte> bytes) { out.write(bytes); };
     for (std::size_t index : out.begin()) {
-        const TensorPlan& tensor = tensors[index];
+        if (!plans[index]) continue;
+        const TensorPlan& tensor = *plans[index];
         const std::uint64_t key = tensor_key(options.seed, tensor);
         if (tensor.kind == Kind::matrix) {
             write_matrix(tensor, key, chunks, false, threads, progress, write);
             continue;
         }
-        std::vector<float> values;
-        for (std::int64_t i = 0; i < tensor.cols; ++i)
-            values.push_back(norm_value(key, i) - (tensor.one_plus ? 1.0f : 0.0f));
+        const std::vector<float> values = small_values(tensor, key, shape, false);
         std::vector<std::byte> bytes(values.size() * size_of(type.dtype));
-        encode_gguf_row(type.block, values.data(), tensor.cols, bytes.data());
+        encode_gguf_row(type.block, values.data(), static_cast<std::int64_t>(values.size()), bytes.data());
         write(bytes);
         progress.advance(bytes.size());
     }

@@ -25,7 +25,7 @@ void write_matrix(const TensorPlan& tensor, std::uint64_t key, const EncodedChun
                   ThreadPool& threads, Progress& progress,
                   const std::function<void(std::span<const std::byte>)>& write) {
     const std::size_t row_bytes = chunks.row_bytes(tensor.cols);
-    const auto rows = static_cast<std::size_t>(tensor.rows);
+    const auto rows = static_cast<std::size_t>(tensor.rows * std::max<std::int64_t>(1, tensor.experts));
     const std::size_t batch = std::clamp<std::size_t>((std::size_t{8} << 20) / row_bytes, 1, rows);
     std::vector<std::byte> buffer(batch * row_bytes);
     for (std::size_t first = 0; first < rows; first += batch) {

@@ -57,6 +57,9 @@ std::vector<std::string> set_family(Family family, Tokenizer& t, std::string& bo
                                     std::vector<std::string>& stop, std::string& pad) {
     switch (family) {
         case Family::qwen3:
+        case Family::qwen3_moe:
+        case Family::qwen35:
+        case Family::qwen35_moe:
             t.gguf_pre = "qwen2";
             t.split_regex = words_pattern(R"(\p{N})");
             t.nfc = true;

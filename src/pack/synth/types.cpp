@@ -62,7 +62,7 @@ const Recipe& recipe_named(std::string_view name) {
 }
 
 GgufType type_of(const TensorPlan& tensor, const Shape& shape, const Recipe& recipe) {
-    if (tensor.kind != Kind::matrix) return GgufType::f32;
+    if (tensor.kind != Kind::matrix || tensor.f32) return GgufType::f32;
     if (recipe.plain) return recipe.type;
     GgufType type = wanted_type(tensor, shape, recipe);
     if (!divides(type, tensor.cols)) type = replacement(type);
