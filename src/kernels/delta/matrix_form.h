@@ -168,7 +168,12 @@ void delta_matrix(const void* params, const StepRows& step, std::int64_t first, 
             std::memset(block.state, 0, static_cast<std::size_t>(block.k_dim * block.width) * sizeof(float));
             if (step.positions[row] != 0)
                 for (int i = 0; i < s.k_dim; ++i) std::memcpy(block.state + i * block.width, state + static_cast<std::size_t>(i) * state_row, state_row * sizeof(float));
-            for (int r = row; r < end; r += DeltaBlock::rows) delta_block<T>(p, block, h, kh, rate, r, std::min(DeltaBlock::rows, end - r));
+            // Blocks end at multiples of their size, so that prompts cut there have the same bits as in one piece.
+            for (int r = row; r < end;) {
+                const int count = std::min(end - r, DeltaBlock::rows - step.positions[r] % DeltaBlock::rows);
+                delta_block<T>(p, block, h, kh, rate, r, count);
+                r += count;
+            }
             for (int i = 0; i < s.k_dim; ++i) std::memcpy(state + static_cast<std::size_t>(i) * state_row, block.state + i * block.width, state_row * sizeof(float));
             row = end;
         }
