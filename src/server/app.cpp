@@ -80,6 +80,7 @@ void App::handle(const std::shared_ptr<const http::Request>& request, const std:
 bool route_openai(const Call& call) {
     const http::Request& request = call.request;
     if (call.is("POST", "/v1/chat/completions")) return run(call, openai_chat(call.body())), true;
+    if (call.is("POST", "/v1/responses")) return run(call, openai_response(call.body())), true;
     if (call.is("POST", "/v1/completions")) return run(call, openai_completion(call.body())), true;
     const auto model_json = [&](const ServedModelName& name) {
         return Json{{"id", name.name}, {"object", "model"}, {"created", 0}, {"owned_by", "forge"}, {"aliases", name.aliases}};
@@ -90,6 +91,7 @@ bool route_openai(const Call& call) {
         call.send({{"object", "list"}, {"data", data}});
         return true;
     }
+    if (call.is("POST", "/v1/embeddings")) throw ApiError(501, "", "embeddings are not offered yet: the engine returns logits only");
     if (request.path.starts_with("/v1/models/")) {
         const std::string name = request.path.substr(11);
         if (!call.is("GET", request.path)) return false;

@@ -120,8 +120,11 @@ bool route_native(const Call& call) {
     if (call.is("POST", "/apply-template")) return apply_template(call), true;
     if (call.is("POST", "/infill")) return run(call, infill(call.body())), true;
     if (call.is("GET", "/")) {
-        call.reply->send(200, "text/html; charset=utf-8", std::string(page_html), {
-            {"Content-Security-Policy", "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+        const std::string nonce = random_id();   // only the page's own script has it
+        std::string page(page_html);
+        page.replace(page.find("@NONCE@"), 7, nonce);
+        call.reply->send(200, "text/html; charset=utf-8", std::move(page), {
+            {"Content-Security-Policy", "default-src 'none'; script-src 'nonce-" + nonce + "'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"},
             {"X-Content-Type-Options", "nosniff"}, {"Cache-Control", "no-cache"}});
         return true;
     }

@@ -84,6 +84,19 @@ def openai_others(s):
             raise AssertionError(f"{wrong} was answered")
 
 
+@check("openai")
+def openai_responses(s):
+    import openai
+    client = openai.OpenAI(base_url=s.url + "/v1", api_key="none", max_retries=0)
+    request = dict(model=s.model, instructions=MESSAGES[0]["content"], input=MESSAGES[1]["content"], temperature=0, max_output_tokens=100)
+    whole = client.responses.create(**request)
+    assert whole.output_text and whole.status == "completed" and whole.usage.output_tokens > 0
+    with client.responses.stream(**request) as stream:
+        text = "".join(e.delta for e in stream if e.type == "response.output_text.delta")
+        final = stream.get_final_response()
+    assert text == whole.output_text == final.output_text, (text, whole.output_text)
+
+
 @check("anthropic")
 def anthropic_messages(s):
     import anthropic

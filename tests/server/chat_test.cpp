@@ -98,7 +98,7 @@ TEST_F(Chat, SeveralAnswersDifferAndRepeat) {
 }
 
 TEST_F(Chat, LogProbabilities) {
-    const Response r = post(chat({{"logprobs", true}, {"top_logprobs", 3}}));
+    const Response r = post(chat({{"logprobs", true}, {"top_logprobs", 3}, {"ignore_eos", false}}));
     ASSERT_EQ(r.status, 200) << r.body;
     const Json choice = r.json()["choices"][0], entries = choice["logprobs"]["content"];
     std::string text;
@@ -112,7 +112,7 @@ TEST_F(Chat, LogProbabilities) {
     }
     EXPECT_EQ(text, choice["message"]["content"]);
     std::size_t streamed_entries = 0;
-    for (const Json& e : post(chat({{"logprobs", true}, {"top_logprobs", 3}, {"stream", true}})).events())
+    for (const Json& e : post(chat({{"logprobs", true}, {"top_logprobs", 3}, {"stream", true}, {"ignore_eos", false}})).events())
         if (e.is_object() && e["choices"][0]["logprobs"].is_object()) streamed_entries += e["choices"][0]["logprobs"]["content"].size();
     EXPECT_EQ(streamed_entries, entries.size());
 }

@@ -105,6 +105,19 @@ TEST(Http, IdleConnectionsDoNotStarveARequest) {
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
 }
 
+TEST(Http, ThePageRunsNoScriptButItsOwn) {
+    const auto server = tiny_server();
+    const Response r = ask(server->port(), "GET", "/"), again = ask(server->port(), "GET", "/");
+    EXPECT_THAT(r.headers.at("content-type"), testing::HasSubstr("text/html"));
+    const std::string policy = r.headers.at("content-security-policy");
+    const std::size_t at = policy.find("'nonce-") + 7;
+    EXPECT_NE(r.body.find("<script nonce=\"" + policy.substr(at, 24) + "\">"), std::string::npos);
+    EXPECT_EQ(policy.find("script-src 'unsafe"), std::string::npos);
+    EXPECT_NE(policy, again.headers.at("content-security-policy"));
+    EXPECT_EQ(r.body.find("innerHTML"), std::string::npos);
+    EXPECT_EQ(r.body.find("@NONCE@"), std::string::npos);
+}
+
 TEST(Http, PercentDecoding) {
     EXPECT_EQ(http::percent_decoded("/a%20b%2Fc+d"), "/a b/c+d");
     EXPECT_EQ(http::percent_decoded("a+b", true), "a b");

@@ -62,6 +62,42 @@ TEST_F(Protocols, Anthropic) {
     }
 }
 
+TEST_F(Protocols, Responses) {
+    Json body = {{"model", "tiny"}, {"instructions", "Be."}, {"input", "Hello"}, {"max_output_tokens", 12}, {"temperature", 0}};
+    const Json j = post("/v1/responses", body).json();
+    EXPECT_EQ(j["status"], "incomplete");
+    EXPECT_EQ(j["incomplete_details"]["reason"], "max_output_tokens");
+    EXPECT_EQ(j["output"][0]["content"][0]["text"], expected(12));
+    EXPECT_EQ(j["usage"]["output_tokens"], 12);
+    body["stream"] = true;
+    std::string text;
+    int number = 0;
+    Json last;
+    for (const Json& e : post("/v1/responses", body).events()) {
+        EXPECT_EQ(e["sequence_number"], number++);
+        if (e["type"] == "response.output_text.delta") text += e["delta"].get<std::string>();
+        last = e;
+    }
+    EXPECT_EQ(text, expected(12));
+    EXPECT_EQ(last["type"], "response.incomplete");
+    EXPECT_EQ(last["response"]["output"][0]["content"], j["output"][0]["content"]);
+    // Items of one turn are one message.
+    const auto t = server::openai_response(Json::parse(R"({"input":[{"role":"user","content":[{"type":"input_text","text":"a"}]},
+        {"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"},
+        {"type":"function_call_output","call_id":"c1","output":"r"}],"tools":[{"type":"function","name":"f","parameters":{"type":"object"}}]})"));
+    const auto& m = t.request.conversation->messages;
+    ASSERT_EQ(m.size(), 3u);
+    EXPECT_EQ(*m[1].reasoning, "hm");
+    EXPECT_EQ(m[1].tool_calls[0]["id"], "c1");
+    EXPECT_EQ(m[2].role, "tool");
+    EXPECT_EQ(t.request.tools[0]["function"]["name"], "f");
+    for (const auto& [field, value] : {std::pair<const char*, Json>{"input", 5}, {"previous_response_id", "x"}, {"tools", {{{"type", "web_search"}}}}, {"frob", 1}})  {
+        Json wrong = body;
+        wrong[field] = value;
+        EXPECT_EQ(post("/v1/responses", wrong).status, 400) << field;
+    }
+}
+
 // Blocks become messages: results first, each on its own; calls and thinking where templates look for them.
 TEST(AnthropicMessages, BlocksBecomeMessages) {
     const auto t = server::anthropic_messages(Json::parse(R"({"max_tokens":5,"messages":[
