@@ -298,7 +298,10 @@ class Conversion {
                         store_row(row.data(), work.cols, work.type, codes.data() + i * bytes.codes);
                         continue;
                     }
-                    if (!std::all_of(row.begin(), row.end(), [](float v) { return std::isfinite(v); })) not_finite_ = work.tensor;
+                    if (!std::all_of(row.begin(), row.end(), [](float v) { return std::isfinite(v); })) {
+                        not_finite_ = work.tensor;  // an error as soon as all threads are here
+                        continue;
+                    }
                     encode_mlx_row(*work.format, work.type, row, codes.data() + i * bytes.codes, work.scales.data() + r * bytes.scales,
                                    work.biases.data() + r * bytes.biases, work.largest.empty() ? 0 : work.largest[r / matrix]);
                 }
