@@ -21,93 +21,24 @@ FORGE_INLINE U32 tile_low(const UnitCodes& unit, std::int64_t chunk) {
     return load_ints(unit.low + chunk * 4 * kTiledRows);
 }
 
-// value<e>(block): element e of the chunk for each row; part: which kLanes rows of the tile.
+// A u32 of codes means the same in a tile as in a row, so value<e>(block), element e of the chunk for each
+// row, is the row codec's; only where a block is found differs. `part`: which kLanes rows of the tile.
 template <CodeKind kind>
-struct TileCodec;
-
-template <CodeKind kind, int bits>
-struct TileTable {
-    Table table;
-    explicit TileTable(const WeightFormat& format) : table(load_table(SmallTable(format).values)) {}
-    using Block = U32;
-    static FORGE_INLINE Block load(const UnitCodes& unit, std::int64_t chunk, int) { return tile_low(unit, chunk); }
-    template <int e>
-    FORGE_INLINE F32 value(Block b) const {
-        return lookup(table, shift_right<bits * e>(b));
-    }
-};
-template <>
-struct TileCodec<CodeKind::nibbles> : TileTable<CodeKind::nibbles, 4> {
-    using TileTable::TileTable;
-};
-template <>
-struct TileCodec<CodeKind::pairs> : TileTable<CodeKind::pairs, 2> {
-    using TileTable::TileTable;
-};
-
-// One bit more, in masks.
-template <CodeKind kind, int bits>
-struct TileMasks {
-    static constexpr int half = tile_chunk(kind) / 2;
-    F32 zero_point;
-    explicit TileMasks(const WeightFormat& format) : zero_point(set1(static_cast<float>(format.zero))) {}
-    struct Block {
-        U32 low;
-        const std::uint8_t* masks;
-        U32 bit;  // of a row's element in the chunk's first half
-    };
-    static FORGE_INLINE Block load(const UnitCodes& unit, std::int64_t chunk, int part) {
-        const U32 row = lane_index() + set1(static_cast<std::uint32_t>(part * kLanes));
-        return {tile_low(unit, chunk), unit.high + chunk * half * 4, row + row};
-    }
-    template <int e>
-    FORGE_INLINE F32 value(const Block& b) const {
-        const U32 high = mask_bits(b.masks, e % half, e < half ? b.bit : b.bit + set1(std::uint32_t{1}));
-        const U32 low = shift_right<bits * e>(b.low) & set1((1u << bits) - 1);
-        return to_float(low | shift_left<bits>(high)) - zero_point;
-    }
-};
-template <>
-struct TileCodec<CodeKind::nibbles_1> : TileMasks<CodeKind::nibbles_1, 4> {
-    using TileMasks::TileMasks;
-};
-template <>
-struct TileCodec<CodeKind::pairs_1> : TileMasks<CodeKind::pairs_1, 2> {
-    using TileMasks::TileMasks;
-};
-
-template <>
-struct TileCodec<CodeKind::nibbles_2> {
-    F32 zero_point;
-    explicit TileCodec(const WeightFormat& format) : zero_point(set1(static_cast<float>(format.zero))) {}
-    struct Block {
-        U32 low, high;  // high: bits of the chunk's codes at 0, 2, 4, 6 and 16, 18, 20, 22
-    };
-    static FORGE_INLINE Block load(const UnitCodes& unit, std::int64_t chunk, int part) {
-        const U32 twos = load_ints(unit.high + (chunk / 2 * kTiledRows + part * kLanes) * 4);
-        return {tile_low(unit, chunk), twos >> set1(static_cast<std::uint32_t>(chunk % 2 * 8))};
-    }
-    template <int e>
-    FORGE_INLINE F32 value(const Block& b) const {
-        const U32 high = shift_right<e / 4 * 16 + e % 4 * 2>(b.high) & set1(std::uint32_t{3});
-        return to_float((shift_right<4 * e>(b.low) & set1(std::uint32_t{15})) | shift_left<4>(high)) - zero_point;
-    }
-};
-
-// Bytes: as in a row, whose codec reads a lane's u32 the same way.
-template <CodeKind kind>
-struct TileBytes : Codec<kind> {
+struct TileCodec : Codec<kind> {
     using Codec<kind>::Codec;
-    using Block = U32;
-    static FORGE_INLINE Block load(const UnitCodes& unit, std::int64_t chunk, int) { return tile_low(unit, chunk); }
-};
-template <>
-struct TileCodec<CodeKind::bytes> : TileBytes<CodeKind::bytes> {
-    using TileBytes::TileBytes;
-};
-template <>
-struct TileCodec<CodeKind::bytes_e4m3> : TileBytes<CodeKind::bytes_e4m3> {
-    using TileBytes::TileBytes;
+    using Block = typename Codec<kind>::Block;
+    static FORGE_INLINE Block load(const UnitCodes& unit, std::int64_t chunk, int part) {
+        const U32 low = tile_low(unit, chunk);
+        if constexpr (kind == CodeKind::nibbles_1 || kind == CodeKind::pairs_1) {
+            const U32 row = lane_index() + set1(static_cast<std::uint32_t>(part * kLanes));
+            return {low, unit.high + chunk * (tile_chunk(kind) / 2) * 4, row + row};
+        } else if constexpr (kind == CodeKind::nibbles_2) {
+            const U32 twos = load_ints(unit.high + (chunk / 2 * kTiledRows + part * kLanes) * 4);
+            return {low, twos >> set1(static_cast<std::uint32_t>(chunk % 2 * 8))};
+        } else {
+            return low;
+        }
+    }
 };
 
 // Scales and offsets of a unit's groups for kLanes rows: [group][kLanes]; offsets only where the format
