@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <vector>
 
 #include "base/error.h"
 #include "quant/tiles.h"
@@ -271,7 +272,28 @@ WeightFormat format_of_gguf(GgufType type, const std::string& tensor_name) {
          gguf_type_name(static_cast<std::uint32_t>(type)));
 }
 
-void convert_gguf_rows(GgufType type, const std::byte* source, std::int64_t first, std::int64_t last,
+namespace {
+
+// Lays the planes of `rows` rows one after the other from `memory` on, each on a line of its own; returns
+// their bytes. With null only counts.
+std::size_t lay_planes(Weight& weight, std::size_t rows, std::byte* memory) {
+    constexpr std::size_t alignment = 64;
+    const PlaneStrides strides = tight_strides(weight.format, weight.cols);
+    const std::pair<Plane*, std::size_t> planes[] = {{&weight.codes, strides.codes},
+                                                     {&weight.codes_high, strides.codes_high},
+                                                     {&weight.scales, strides.scales},
+                                                     {&weight.offsets, strides.offsets},
+                                                     {&weight.super_scales, strides.super_scales},
+                                                     {&weight.super_mins, strides.super_mins}};
+    std::size_t at = 0;
+    for (const auto& [plane, stride] : planes) {
+        if (memory) *plane = stride ? Plane{memory + at, stride} : Plane{};
+        at += (stride * rows + alignment - 1) / alignment * alignment;
+    }
+    return at;
+}
+
+void convert_to_planes(GgufType type, const std::byte* source, std::int64_t first, std::int64_t last,
                        const std::int64_t* row_map, Weight& target) {
     const BlockSize block = *gguf_block_size(static_cast<std::uint32_t>(type));
     const std::int64_t blocks = target.cols / block.elements;
@@ -307,6 +329,32 @@ void convert_gguf_rows(GgufType type, const std::byte* source, std::int64_t firs
             if (super_mins) std::memcpy(super_mins + 2 * b, unpacked.super_min, 2);
         }
     }
+}
+
+// Sixteen rows at a time to planes, and those to a tile, while they are in the cache.
+void convert_to_tiles(GgufType type, const std::byte* source, std::int64_t first, std::int64_t last,
+                      const std::int64_t* row_map, Weight& target) {
+    const BlockSize block = *gguf_block_size(static_cast<std::uint32_t>(type));
+    const std::size_t row_bytes = static_cast<std::size_t>(target.cols / block.elements) * static_cast<std::size_t>(block.bytes);
+    Weight rows;
+    rows.format = target.format;
+    rows.cols = target.cols;
+    std::vector<std::byte> memory(lay_planes(rows, kTiledRows, nullptr));
+    lay_planes(rows, kTiledRows, memory.data());
+    for (std::int64_t row = first; row < last; row += kTiledRows) {
+        rows.rows = std::min<std::int64_t>(kTiledRows, last - row);
+        convert_to_planes(type, row_map ? source : source + static_cast<std::size_t>(row) * row_bytes, 0, rows.rows,
+                          row_map ? row_map + row : nullptr, rows);
+        write_tile(rows, 0, const_cast<std::byte*>(target.codes.data) +
+                                static_cast<std::size_t>(row / kTiledRows) * target.codes.stride);
+    }
+}
+
+}  // namespace
+
+void convert_gguf_rows(GgufType type, const std::byte* source, std::int64_t first, std::int64_t last,
+                       const std::int64_t* row_map, Weight& target) {
+    (target.tiled ? convert_to_tiles : convert_to_planes)(type, source, first, last, row_map, target);
 }
 
 namespace {
@@ -361,26 +409,11 @@ void allocate_tiles(Weight& weight) {
 }
 
 void allocate_planes(Weight& weight) {
-    constexpr std::size_t alignment = 64;
-    const PlaneStrides strides = tight_strides(weight.format, weight.cols);
     const auto rows = static_cast<std::size_t>(weight.rows);
-    const std::pair<Plane*, std::size_t> planes[] = {{&weight.codes, strides.codes},
-                                                     {&weight.codes_high, strides.codes_high},
-                                                     {&weight.scales, strides.scales},
-                                                     {&weight.offsets, strides.offsets},
-                                                     {&weight.super_scales, strides.super_scales},
-                                                     {&weight.super_mins, strides.super_mins}};
-    std::size_t total = 0;
-    for (const auto& [plane, stride] : planes)
-        total += (stride * rows + alignment - 1) / alignment * alignment;
-    weight.owner = plane_memory((total + alignment - 1) / alignment * alignment);
+    const std::size_t total = lay_planes(weight, rows, nullptr);
+    weight.owner = plane_memory(total);
     if (!weight.owner) fail_to_allocate(weight, total);
-    auto* memory = const_cast<void*>(weight.owner.get());
-    auto* at = static_cast<std::byte*>(memory);
-    for (const auto& [plane, stride] : planes) {
-        *plane = stride ? Plane{at, stride} : Plane{};
-        at += (stride * rows + alignment - 1) / alignment * alignment;
-    }
+    lay_planes(weight, rows, static_cast<std::byte*>(const_cast<void*>(weight.owner.get())));
 }
 
 }  // namespace forge

@@ -91,8 +91,7 @@ TileUnit tile_unit(const WeightFormat& format, std::int64_t columns) {
     unit.low_bits = low_bits_of(format);
     unit.chunk = 32 / unit.low_bits;
     const std::size_t groups = static_cast<std::size_t>(ceil_div(columns, format.group));
-    const bool two_bytes = format.scale == ScaleKind::f16 || format.scale == ScaleKind::bf16;
-    unit.scale_bytes = two_bytes ? 2 : format.scale == ScaleKind::f32 ? 4 : 1;
+    unit.scale_bytes = scale_bytes(format.scale);
     std::size_t at = groups * unit.scale_bytes * kTiledRows;
     unit.offsets = at;
     if (format.offset == OffsetKind::bias || format.offset == OffsetKind::sub_u8)

@@ -310,14 +310,11 @@ void decode_row(const Weight& weight, std::int64_t row, float* out) {
     }
     const std::byte* high =
         weight.codes_high.data ? weight.codes_high.data + row * weight.codes_high.stride : nullptr;
-    const std::int64_t scale_bytes = format.scale == ScaleKind::f16 || format.scale == ScaleKind::bf16 ? 2
-                                     : format.scale == ScaleKind::f32                                  ? 4
-                                                                                                       : 1;
     const auto at = [&](const Plane& plane, std::int64_t byte) {
         return plane.data ? plane.data + row * plane.stride + byte : nullptr;
     };
     for (std::int64_t first = 0; first < weight.cols; first += format.group) {
-        const std::int64_t group_at = first / format.group * scale_bytes, super_at = first / 256 * 2;
+        const std::int64_t group_at = first / format.group * static_cast<std::int64_t>(scale_bytes(format.scale)), super_at = first / 256 * 2;
         const Affine group = group_values(format, {at(weight.scales, group_at), at(weight.offsets, group_at),
                                                    at(weight.super_scales, super_at), at(weight.super_mins, super_at)});
         const std::int64_t last = std::min<std::int64_t>(first + format.group, weight.cols);

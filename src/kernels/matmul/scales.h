@@ -67,9 +67,7 @@ inline void load_scales(const Weight& w, std::int64_t row, std::int64_t from, st
                         float* scales, float* offsets) {
     const WeightFormat& format = w.format;
     const std::int64_t groups = groups_of(format, columns);
-    const std::int64_t group_bytes = format.scale == ScaleKind::f16 || format.scale == ScaleKind::bf16 ? 2
-                                     : format.scale == ScaleKind::f32                                  ? 4
-                                                                                                       : 1;
+    const auto group_bytes = static_cast<std::int64_t>(scale_bytes(format.scale));
     const auto row_of = [&](const Plane& plane) {
         return reinterpret_cast<const std::uint8_t*>(plane.data) +
                static_cast<std::size_t>(row) * plane.stride + (from >> group_shift(format)) * group_bytes;

@@ -69,6 +69,11 @@ struct WeightFormat {
     bool operator==(const WeightFormat&) const = default;
 };
 
+// Bytes of a group's scale, and of its offset where that has a plane.
+constexpr std::size_t scale_bytes(ScaleKind kind) {
+    return kind == ScaleKind::f16 || kind == ScaleKind::bf16 ? 2 : kind == ScaleKind::f32 ? 4 : 1;
+}
+
 // "bf16", "q4/32 f16 z8", ... : one word for tables and kernel names.
 std::string describe(const WeightFormat& format);
 
