@@ -1,7 +1,5 @@
 #include "bench_limits.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -9,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+
+#include "base/machine_memory.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -168,9 +168,7 @@ double best_seconds(int times, const F& body) {
 
 std::size_t buffer_size() {
     std::size_t size = std::size_t{512} << 20;
-    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    if (pages > 0 && page > 0)
-        size = std::min(size, static_cast<std::size_t>(pages) * static_cast<std::size_t>(page) / 8);
+    if (const std::uint64_t total = machine_memory().total; total > 0) size = std::min<std::size_t>(size, total / 8);
     return size / 4096 * 4096;
 }
 

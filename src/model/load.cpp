@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/machine_memory.h"
 #include "base/progress.h"
 #include "quant/convert.h"
 #include "quant/tiles.h"
@@ -67,37 +66,10 @@ struct Slice {
     std::int64_t first, last;
 };
 
-// Blocks to planes sixteen rows at a time, and those to a tile, while they are in the cache.
-void convert_to_tiles(const RowJob& job, std::int64_t first, std::int64_t last, const std::int64_t* map) {
-    const Weight& weight = *job.weight;
-    const PlaneStrides strides = tight_strides(weight.format, weight.cols);
-    Weight rows;
-    rows.format = weight.format;
-    rows.cols = weight.cols;
-    rows.rows = kTiledRows;
-    const std::pair<Plane*, std::size_t> planes[] = {{&rows.codes, strides.codes}, {&rows.codes_high, strides.codes_high},
-                                                     {&rows.scales, strides.scales}, {&rows.offsets, strides.offsets},
-                                                     {&rows.super_scales, strides.super_scales}, {&rows.super_mins, strides.super_mins}};
-    std::vector<std::byte> memory(kTiledRows * (strides.codes + strides.codes_high + strides.scales + strides.offsets +
-                                                strides.super_scales + strides.super_mins));
-    const std::byte* at = memory.data();
-    for (const auto& [plane, stride] : planes) {
-        if (stride) *plane = {at, stride};
-        at += kTiledRows * stride;
-    }
-    for (std::int64_t row = first; row < last; row += kTiledRows) {
-        rows.rows = std::min<std::int64_t>(kTiledRows, last - row);
-        convert_gguf_rows(job.use->tensor->block, map ? job.source : job.source + static_cast<std::size_t>(row) * job.row_bytes,
-                          0, rows.rows, map ? map + row : nullptr, rows);
-        write_tile(rows, 0, const_cast<std::byte*>(weight.codes.data) + static_cast<std::size_t>(row / kTiledRows) * weight.codes.stride);
-    }
-}
-
 void run(const Slice& slice) {
     const RowJob& job = *slice.job;
     if (job.use->quantised) return copy_planes(*job.use, slice.first, slice.last, *job.weight);
     const std::int64_t* map = job.use->row_map.empty() ? nullptr : job.use->row_map.data();
-    if (job.weight->tiled) return convert_to_tiles(job, slice.first, slice.last, map);
     if (!job.dense_target) {
         convert_gguf_rows(job.use->tensor->block, job.source, slice.first, slice.last, map, *job.weight);
         return;
@@ -128,7 +100,6 @@ class Loader {
                 bind_matrix(use, weight);
             }
         }
-        check_memory(planes_bytes_, machine_memory().total, file_.path);
         for (const Weight& weight : weights_)
             if (weight.codes.data && !weight.format.is_dense()) report_.mapped_bytes += weight.bytes();
         report_.mapped_bytes += mapped_dense_;
@@ -278,13 +249,6 @@ std::vector<Weight> load_weights(const ModelFile& file, const std::vector<Tensor
                                  WeightLayout layout, LoadReport& report,
                                  const std::function<void(const WeightBytes&)>& check) {
     return Loader(file, uses, layout, report).load(pool, check);
-}
-
-void check_memory(std::uint64_t needed, std::uint64_t available, const std::string& path) {
-    if (needed <= available || available == 0) return;
-    fail(ErrorKind::out_of_memory,
-         "{}: its weights take {} of memory when converted, but this machine has {}; `forge pack` writes a file that is mapped instead",
-         path, format_bytes(needed), format_bytes(available));
 }
 
 }  // namespace forge

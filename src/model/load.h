@@ -23,7 +23,4 @@ std::vector<Weight> load_weights(const ModelFile& file, const std::vector<Tensor
                                  WeightLayout layout, LoadReport& report,
                                  const std::function<void(const WeightBytes&)>& check = {});
 
-// Error with the figures when `needed` bytes exceed the machine's memory.
-void check_memory(std::uint64_t needed, std::uint64_t available, const std::string& path);
-
 }  // namespace forge

@@ -17,6 +17,7 @@
 #include "model/bind.h"
 #include "plan/passes.h"
 #include "plan/plan.h"
+#include "runtime/memory_plan.h"
 
 namespace forge {
 
@@ -102,27 +103,6 @@ int context_of(const LoadOptions& options, const ModelSpec& spec) {
     return spec.context_length > 0 ? std::min(spec.context_length, 4096) : 4096;
 }
 
-// Says before anything large is allocated whether weights and cache fit: an error when they cannot, a warning
-// with the figures when they will not do so in peace.
-void check_fit(const std::string& path, const LoadOptions& options, int ctx, const WeightBytes& weights, std::uint64_t cache) {
-    const MachineMemory memory = machine_memory();
-    if (memory.total == 0) return;
-    const std::uint64_t needed = weights.made + cache;
-    const std::string parts = fmt::format("{} of weights and {} of cache for {} sequence{} of {} positions", format_bytes(weights.made),
-                                          format_bytes(cache), options.parallel, options.parallel == 1 ? "" : "s", ctx);
-    if (needed > memory.total)
-        fail(ErrorKind::out_of_memory, "{}: it needs {} of memory ({}), and this machine has {}; use a smaller context (--ctx) or fewer sequences (--parallel)",
-             path, format_bytes(needed), parts, format_bytes(memory.total));
-    if (needed > memory.available)
-        log_warn("{}: it needs {} of memory ({}), but only {} of {} are free; the system may swap or stop a program", path, format_bytes(needed), parts,
-                 format_bytes(memory.available), format_bytes(memory.total));
-    else if (weights.mapped > memory.available - needed)
-        log_warn("{}: {} of weights stay in the file, but beside {} of memory ({}) only {} are free to hold them; the rest is read from the disk again "
-                 "and again", path, format_bytes(weights.mapped), format_bytes(needed), parts, format_bytes(memory.available - needed));
-    log_debug("{}: {} of weights mapped, {}; {} of {} are free", path, format_bytes(weights.mapped), parts, format_bytes(memory.available),
-              format_bytes(memory.total));
-}
-
 }  // namespace
 
 // Cache, programs and executables of the chosen backend.
@@ -159,7 +139,8 @@ std::shared_ptr<Engine> Engine::load(const std::string& path, const LoadOptions&
         const int ctx = context_of(s.options, spec);
         // A GPU's own memory holds the cache, and its backend says when that does not fit.
         const bool here = s.backend->limits().memory_bytes == machine_memory().total;
-        check_fit(path, s.options, ctx, weights, here ? s.backend->cache_bytes(cache_layers(spec), s.options.parallel, ctx, s.options.dtype) : 0);
+        check_fit(path, {weights, here ? s.backend->cache_bytes(cache_layers(spec), s.options.parallel, ctx, s.options.dtype) : 0, s.options.parallel, ctx},
+                  machine_memory());
     });
     const ModelSpec& spec = s.model->spec;
 

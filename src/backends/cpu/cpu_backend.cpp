@@ -1,7 +1,7 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "backends/cpu.h"
+#include "base/machine_memory.h"
 #include "cpu_cache.h"
 #include "cpu_executable.h"
 #include "kernels/experts/experts.h"
@@ -15,9 +15,7 @@ class CpuBackend final : public Backend {
     explicit CpuBackend(ThreadPool& pool) : pool_(pool), isa_(detect_isa()) {}
 
     BackendLimits limits() const override {
-        const auto pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-        return {fmt::format("CPU {}", name_of(isa_)), pool_.size(),
-                pages > 0 && page > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page) : 0};
+        return {fmt::format("CPU {}", name_of(isa_)), pool_.size(), machine_memory().total};
     }
     WeightLayout layout() const override { return WeightLayout::tiles; }
     std::uint64_t cache_bytes(std::span<const CacheLayer> layers, int slots, int capacity, DType type) const override {
