@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cuda_executable.h"
+#include "gpu_backend.h"
 #include "nvrtc.h"
 
 namespace forge {
@@ -11,7 +12,7 @@ namespace {
 
 using namespace cuda;
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public gpu::GpuBackend {
   public:
     explicit CudaBackend(int ordinal) : context_(std::make_shared<GpuContext>(ordinal)), weights_(std::make_shared<Weights>(context_)) {
         std::string reason;
@@ -20,10 +21,6 @@ class CudaBackend final : public Backend {
     }
     BackendLimits limits() const override {
         return {fmt::format("CUDA {} (compute capability {}.{})", context_->name(), context_->capability() / 10, context_->capability() % 10), 1, context_->free_memory()};
-    }
-    WeightLayout layout() const override { return WeightLayout::rows; }
-    std::uint64_t cache_bytes(std::span<const CacheLayer> layers, int slots, int capacity, DType type) const override {
-        return gpu::GpuCacheLayout(layers, slots, capacity, type).bytes();
     }
     std::shared_ptr<Cache> create_cache(std::span<const CacheLayer> layers, int slots, int capacity, DType type) override {
         return std::make_shared<CudaCache>(context_, gpu::GpuCacheLayout(layers, slots, capacity, type));
@@ -34,22 +31,10 @@ class CudaBackend final : public Backend {
         weights_->upload(bound, weights);
         return std::make_unique<CudaExecutable>(context_, program, std::move(bound), weights, weights_, std::move(own));
     }
-    std::uint64_t packed_bytes(const Weight& weight, int rows, DType type) const override {
-        return static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(weight.cols) * size_of(type);
-    }
-    bool same_packing(const Weight&, const Weight&, DType) const override { return true; }
-    bool plain_rows() const override { return true; }
-    std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity, DType) const override {
-        return gpu::attention_partial_bytes(rows, heads, head_dim, capacity);
-    }
-    // Experts have no GPU kernels yet; binding says so.
-    std::uint64_t expert_packed_bytes(const Weight&, int, int, int, DType) const override { return 0; }
-    std::uint64_t group_bytes(int, int, int) const override { return 0; }
 
   private:
     std::shared_ptr<GpuContext> context_;
     std::shared_ptr<Weights> weights_;
-    gpu::Limits limits_;
 };
 
 }  // namespace

@@ -18,18 +18,13 @@ struct Wanted { const std::byte* data; std::size_t bytes; std::uint64_t offset; 
 void Weights::upload(const gpu::GpuProgram& program, std::span<const Weight> weights) {
     std::vector<Wanted> wanted;
     std::uint64_t total = 0;
-    for (const gpu::GpuLaunch& launch : program.launches)
-        for (const gpu::Variant& variant : launch.variants)
-            for (const gpu::BoundKernel& kernel : variant.kernels)
-                for (const gpu::Buffer& b : kernel.buffers) {
-                    if (b.place != gpu::Place::plane) continue;
-                    const Weight& w = weights[static_cast<std::size_t>(b.index)];
-                    const std::byte* data = gpu::plane_of(w, b.plane).data;
-                    if (planes_.count(data)) continue;
-                    wanted.push_back({data, gpu::plane_bytes(w, b.plane), total});
-                    planes_[data] = 0;
-                    total += (wanted.back().bytes + 255) / 256 * 256;
-                }
+    gpu::for_each_plane(program, weights, [&](const Weight& w, int plane) {
+        const std::byte* data = gpu::plane_of(w, plane).data;
+        if (planes_.count(data)) return;
+        wanted.push_back({data, gpu::plane_bytes(w, plane), total});
+        planes_[data] = 0;
+        total += (wanted.back().bytes + 255) / 256 * 256;
+    });
     if (wanted.empty()) return;
     blocks_.emplace_back(context_, total);
     const Pointer base = blocks_.back().at();

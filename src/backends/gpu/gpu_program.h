@@ -68,4 +68,14 @@ std::vector<float> rope_angles(const RopeAngles& rope, int capacity, DType type)
 const Plane& plane_of(const Weight& weight, int plane);
 std::size_t plane_bytes(const Weight& weight, int plane);
 
+// Calls fn(weight, plane) for every plane that a program's kernels read, as often as they name it.
+template <typename Fn>
+void for_each_plane(const GpuProgram& program, std::span<const Weight> weights, Fn&& fn) {
+    for (const GpuLaunch& launch : program.launches)
+        for (const Variant& variant : launch.variants)
+            for (const BoundKernel& kernel : variant.kernels)
+                for (const Buffer& b : kernel.buffers)
+                    if (b.place == Place::plane) fn(weights[static_cast<std::size_t>(b.index)], b.plane);
+}
+
 }  // namespace forge::gpu

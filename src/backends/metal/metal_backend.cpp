@@ -5,22 +5,19 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "metal_executable.h"
+#include "gpu_backend.h"
 
 namespace forge {
 namespace {
 
 using namespace metal;
 
-class MetalBackend final : public Backend {
+class MetalBackend final : public gpu::GpuBackend {
   public:
     explicit MetalBackend(std::shared_ptr<Device> device) : device_(std::move(device)), weights_(std::make_shared<Weights>(device_)) {
         limits_.threadgroup_bytes = static_cast<int>(device_->info().threadgroup_bytes);
     }
     BackendLimits limits() const override { return {fmt::format("Metal {}", device_->info().name), 1, device_->info().working_set_bytes}; }
-    WeightLayout layout() const override { return WeightLayout::rows; }
-    std::uint64_t cache_bytes(std::span<const CacheLayer> layers, int slots, int capacity, DType type) const override {
-        return gpu::GpuCacheLayout(layers, slots, capacity, type).bytes();
-    }
     std::shared_ptr<Cache> create_cache(std::span<const CacheLayer> layers, int slots, int capacity, DType type) override {
         return std::make_shared<MetalCache>(*device_, gpu::GpuCacheLayout(layers, slots, capacity, type));
     }
@@ -31,22 +28,10 @@ class MetalBackend final : public Backend {
         log_debug("weights: {} mapped, {} copied", format_bytes(weights_->mapped_bytes()), format_bytes(weights_->copied_bytes()));
         return std::make_unique<MetalExecutable>(device_, program, bound, weights, weights_, std::move(own));
     }
-    std::uint64_t packed_bytes(const Weight& weight, int rows, DType type) const override {
-        return static_cast<std::uint64_t>(rows) * static_cast<std::uint64_t>(weight.cols) * size_of(type);
-    }
-    bool same_packing(const Weight&, const Weight&, DType) const override { return true; }
-    bool plain_rows() const override { return true; }
-    std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity, DType) const override {
-        return gpu::attention_partial_bytes(rows, heads, head_dim, capacity);
-    }
-    // Experts have no GPU kernels yet; binding says so.
-    std::uint64_t expert_packed_bytes(const Weight&, int, int, int, DType) const override { return 0; }
-    std::uint64_t group_bytes(int, int, int) const override { return 0; }
 
   private:
     std::shared_ptr<Device> device_;
     std::shared_ptr<Weights> weights_;
-    gpu::Limits limits_;
 };
 
 }  // namespace

@@ -19,19 +19,14 @@ constexpr std::size_t kGap = 4u << 20;
 
 void Weights::bind(const gpu::GpuProgram& program, std::span<const Weight> weights) {
     std::vector<Range> to_map, to_copy;
-    for (const gpu::GpuLaunch& launch : program.launches)
-        for (const gpu::Variant& variant : launch.variants)
-            for (const gpu::BoundKernel& kernel : variant.kernels)
-                for (const gpu::Buffer& b : kernel.buffers) {
-                    if (b.place != gpu::Place::plane) continue;
-                    const Weight& w = weights[static_cast<std::size_t>(b.index)];
-                    const std::byte* data = gpu::plane_of(w, b.plane).data;
-                    if (!planes_.emplace(data, Binding{nullptr, 0}).second) continue;
-                    const std::size_t bytes = gpu::plane_bytes(w, b.plane);
-                    const bool aligned = reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
-                    if (!aligned && bytes >= kMapped) log_info("{}: {} are copied for the GPU, because they are not aligned", w.name, format_bytes(bytes));
-                    (aligned && bytes >= kMapped ? to_map : to_copy).push_back({data, data + bytes});
-                }
+    gpu::for_each_plane(program, weights, [&](const Weight& w, int plane) {
+        const std::byte* data = gpu::plane_of(w, plane).data;
+        if (!planes_.emplace(data, Binding{nullptr, 0}).second) return;
+        const std::size_t bytes = gpu::plane_bytes(w, plane);
+        const bool aligned = reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+        if (!aligned && bytes >= kMapped) log_info("{}: {} are copied for the GPU, because they are not aligned", w.name, format_bytes(bytes));
+        (aligned && bytes >= kMapped ? to_map : to_copy).push_back({data, data + bytes});
+    });
     map(std::move(to_map));
     copy(to_copy);
 }
