@@ -208,7 +208,6 @@ Translated anthropic_messages(const Json& body, bool count_only) {
     Translated t;
     GenerateRequest& r = t.request;
     r.model = f.text("model").value_or("");
-    r.chat.variables = Json::object();
     r.conversation.emplace();
     std::vector<Message>& messages = r.conversation->messages;
     if (const Json* system = f.find("system")) {

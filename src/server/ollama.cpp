@@ -135,10 +135,21 @@ void read_options(Fields& f, GenerateRequest& r) {
     if (r.max_tokens == 0) r.max_tokens = -1;
 }
 
-Json details() { return {{"parent_model", ""}, {"format", "gguf"}, {"family", ""}, {"families", Json::array()}, {"parameter_size", ""}, {"quantization_level", ""}}; }
+Json details(const std::string& path) {
+    std::error_code ignored;
+    const char* format = std::filesystem::is_directory(path, ignored) || path.ends_with(".safetensors") ? "safetensors" : "gguf";
+    return {{"parent_model", ""}, {"format", format}, {"family", ""}, {"families", Json::array()}, {"parameter_size", ""}, {"quantization_level", ""}};
+}
 
 std::string digest(const ServedModelName& model) {   // stands for the file; not its hash, which would take long
     return fmt::format("{:016x}", std::hash<std::string>()(model.path));
+}
+
+std::chrono::system_clock::time_point modified_at(const std::string& path) {
+    std::error_code error;
+    const auto time = std::filesystem::last_write_time(path, error);
+    if (error) return {};
+    return std::chrono::time_point_cast<std::chrono::system_clock::duration>(std::chrono::file_clock::to_sys(time));
 }
 
 std::uint64_t size_of(const std::string& path) {
@@ -153,8 +164,8 @@ std::uint64_t size_of(const std::string& path) {
 void tags(const Call& call) {
     Json models = Json::array();
     for (const ServedModelName& m : call.app.models.names())
-        models.push_back({{"name", m.name}, {"model", m.name}, {"modified_at", utc(std::chrono::system_clock::now())}, {"size", size_of(m.path)},
-                          {"digest", digest(m)}, {"details", details()}});
+        models.push_back({{"name", m.name}, {"model", m.name}, {"modified_at", utc(modified_at(m.path))}, {"size", size_of(m.path)},
+                          {"digest", digest(m)}, {"details", details(m.path)}});
     call.send({{"models", models}});
 }
 
@@ -164,7 +175,7 @@ void running(const Call& call) {
         const MemoryUse m = served->service.model().engine()->memory();
         const std::uint64_t size = m.weights + m.kv_cache + m.scratch;
         const ServedModelName& name = call.app.models.resolve(served->name);
-        models.push_back({{"name", name.name}, {"model", name.name}, {"size", size}, {"size_vram", 0}, {"digest", digest(name)}, {"details", details()},
+        models.push_back({{"name", name.name}, {"model", name.name}, {"size", size}, {"size_vram", 0}, {"digest", digest(name)}, {"details", details(name.path)},
                           {"expires_at", utc(std::chrono::system_clock::now() + std::chrono::hours(24))}, {"context_length", served->service.model().engine()->options().ctx}});
     }
     call.send({{"models", models}});
@@ -181,7 +192,7 @@ void show(const Call& call) {
     const auto served = call.app.models.get(*name);
     const ModelSpec& spec = served->service.model().engine()->spec();
     const ModelText& text = served->service.model().text();
-    Json d = details();
+    Json d = details(call.app.models.resolve(*name).path);
     d["family"] = spec.architecture;
     d["families"] = Json::array({spec.architecture});
     d["parameter_size"] = fmt::format("{:.1f}B", static_cast<double>(spec.parameters) / 1e9);
@@ -222,7 +233,6 @@ Translated ollama_chat(const Json& body) {
     GenerateRequest& r = t.request;
     r.model = f.text("model").value_or("");
     if (r.model.empty()) bad_field("model", "model is missing");
-    r.chat.variables = Json::object();
     r.conversation.emplace();
     if (const Json* messages = f.list("messages"); messages && !messages->empty()) {
         Json changed = *messages;
@@ -248,7 +258,6 @@ Translated ollama_generate(const Json& body) {
     GenerateRequest& r = t.request;
     r.model = f.text("model").value_or("");
     if (r.model.empty()) bad_field("model", "model is missing");
-    r.chat.variables = Json::object();
     const std::string prompt = f.text("prompt").value_or(""), system = f.text("system").value_or("");
     const bool raw = f.flag("raw").value_or(false);
     r.suffix = f.text("suffix");

@@ -104,7 +104,6 @@ Translated openai_chat(const Json& body) {
     if (!messages) bad_field("messages", "messages is missing; it should be a list of {{role, content}}");
     r.conversation.emplace();
     r.conversation->messages = openai_messages(*messages, "messages");
-    r.chat.variables = Json::object();
     read_sampling(f, r);
     read_tools(f, r);
     read_form(f, r);

@@ -242,7 +242,6 @@ Translated openai_response(const Json& body) {
     Translated t;
     GenerateRequest& r = t.request;
     r.model = f.text("model").value_or("");
-    r.chat.variables = Json::object();
     r.conversation.emplace();
     std::vector<Message>& messages = r.conversation->messages;
     const auto instructions = f.text("instructions");

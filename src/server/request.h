@@ -29,7 +29,7 @@ struct GenerateRequest {
     std::string model;                    // as the client wrote it; empty: the first
     // What to continue: a conversation, or texts, or ids (one answer for each).
     std::optional<Conversation> conversation;
-    ChatOptions chat;
+    ChatOptions chat = with_variables();
     std::vector<std::string> texts;
     std::vector<std::vector<std::int32_t>> ids;
     std::optional<std::string> suffix;    // fill in between text and suffix
@@ -53,6 +53,13 @@ struct GenerateRequest {
     Json schema;                          // with json_schema
     std::string grammar;                  // with grammar
     std::optional<double> keep_alive;     // seconds the model stays loaded; negative: always
+
+  private:
+    static ChatOptions with_variables() {   // an object that protocols add to
+        ChatOptions options;
+        options.variables = Json::object();
+        return options;
+    }
 };
 
 // One of the answers, put together.
