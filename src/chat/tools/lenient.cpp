@@ -18,8 +18,12 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(first, last - first);
 }
 
-std::size_t balanced_end(std::string_view text) {
-    int depth = 0;
+namespace {
+
+// Calls fn(position, bracket) for every bracket outside strings until it says false; whether the text ends inside
+// a string.
+template <typename Fn>
+bool each_bracket(std::string_view text, Fn&& fn) {
     bool in_string = false;
     for (std::size_t i = 0; i < text.size(); ++i) {
         const char c = text[i];
@@ -28,32 +32,40 @@ std::size_t balanced_end(std::string_view text) {
             else if (c == '"') in_string = false;
         } else if (c == '"') {
             in_string = true;
-        } else if (c == '{' || c == '[') {
-            ++depth;
-        } else if ((c == '}' || c == ']') && --depth == 0) {
-            return i + 1;
+        } else if ((c == '{' || c == '[' || c == '}' || c == ']') && !fn(i, c)) {
+            break;
         }
     }
-    return std::string_view::npos;
+    return in_string;
+}
+
+}  // namespace
+
+std::size_t balanced_end(std::string_view text) {
+    int depth = 0;
+    std::size_t end = std::string_view::npos;
+    each_bracket(text, [&](std::size_t i, char c) {
+        const bool opens = c == '{' || c == '[';
+        depth += opens ? 1 : -1;
+        if (!opens && depth == 0) end = i + 1;
+        return end == std::string_view::npos;
+    });
+    return end;
 }
 
 std::optional<std::string> closed(std::string_view text) {
     std::string ends;
-    bool in_string = false;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const char c = text[i];
-        if (in_string) {
-            if (c == '\\') ++i;
-            else if (c == '"') in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '{' || c == '[') {
+    bool matched = true;
+    const bool in_string = each_bracket(text, [&](std::size_t, char c) {
+        if (c == '{' || c == '[') {
             ends.insert(ends.begin(), c == '{' ? '}' : ']');
-        } else if (c == '}' || c == ']') {
-            if (ends.empty() || ends[0] != c) return std::nullopt;
-            ends.erase(ends.begin());
+            return true;
         }
-    }
+        matched = !ends.empty() && ends[0] == c;
+        if (matched) ends.erase(ends.begin());
+        return matched;
+    });
+    if (!matched) return std::nullopt;
     if (in_string) return std::nullopt;
     return std::string(text) + ends;
 }
