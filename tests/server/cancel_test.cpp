@@ -13,7 +13,7 @@ namespace {
 server::ServeOptions one_slot() {
     server::ServeOptions o = tiny_options();
     o.load.parallel = 1;
-    o.load.ctx = 4096;
+    o.load.ctx = 65536;
     o.load.chunk = 16;
     o.max_queue = 2;
     return o;
@@ -21,7 +21,7 @@ server::ServeOptions one_slot() {
 
 // An answer that takes far longer than the test.
 std::string endless(bool stream, std::size_t prompt = 5) {
-    const Json body = {{"prompt", std::string(prompt, 'a')}, {"max_tokens", 4000}, {"ignore_eos", true}, {"logit_bias", {{"2", -100}}}, {"stream", stream}};
+    const Json body = {{"prompt", std::string(prompt, 'a')}, {"max_tokens", 60000}, {"ignore_eos", true}, {"logit_bias", {{"2", -100}}}, {"stream", stream}};
     return request_text("POST", "/v1/completions", body.dump());
 }
 
