@@ -120,7 +120,7 @@ void multiply_neon(std::uint64_t rounds) {
     for (std::uint64_t i = 0; i < rounds; ++i) {
 #pragma GCC unroll 20
         for (int c = 0; c < kChains; ++c) {
-            sums[c] = vfmaq_f32(sums[c]s[c], x, y);
+            sums[c] = vfmaq_f32(sums[c], x, y);
             asm volatile("" : "+w"(sums[c]));
         }
     }
