@@ -42,30 +42,6 @@ struct Case {
     }
 };
 
-// Cache bytes that a step at `position` reads: keys and values of all it may see.
-double cache_bytes_read(const Engine& engine, int position) {
-    double bytes = 0;
-    for (const LayerSpec& layer : engine.spec().layers) {
-        if (layer.mixer != MixerKind::attention) continue;
-        const AttentionSpec& a = layer.attention;
-        const int seen = a.window ? std::min(a.window, position + 1) : position + 1;
-        bytes += 2.0 * a.n_kv_heads * a.head_dim * seen * static_cast<double>(size_of(engine.options().dtype));
-    }
-    return bytes;
-}
-
-// Multiplications and additions of attention for the token at `position`: q.k and p.v.
-double attention_flops(const Engine& engine, int position) {
-    double flops = 0;
-    for (const LayerSpec& layer : engine.spec().layers) {
-        if (layer.mixer != MixerKind::attention) continue;
-        const AttentionSpec& a = layer.attention;
-        const int seen = a.window ? std::min(a.window, position + 1) : position + 1;
-        flops += 4.0 * a.n_heads * a.head_dim * seen;
-    }
-    return flops;
-}
-
 class Bench {
   public:
     Bench(const BenchOptions& options, int threads) : o_(options) {
@@ -83,7 +59,6 @@ class Bench {
         double limit = limit_of(test);
         std::vector<double> rates;
         once(test);  // warm-up, which also counts the work
-        const double flops = flops_;
         if (limits_) limit = std::max(limit, limit_of(test));
         for (int i = 0; i < o_.repetitions && !interrupt.requested(); ++i) rates.push_back(test.tokens / once(test));
         if (limits_) limit = std::max(limit, limit_of(test));
@@ -102,12 +77,7 @@ class Bench {
         row.prefill = test.prefill;
         row.tps = mean;
         row.tps_stddev = rates.size() > 1 ? std::sqrt(variance / static_cast<double>(rates.size() - 1)) : 0;
-        double work = 0;  // bytes or operations a token
-        for (int i = 0; i < test.tokens; ++i)
-            work += test.prefill ? attention_flops(*engine_, test.depth + i)
-                                 : cache_bytes_read(*engine_, test.depth + i) + static_cast<double>(engine_->decode_weight_bytes());
-        if (test.prefill) work += flops;
-        row.work = work / test.tokens * mean / 1e9;
+        row.work = static_cast<double>(test.prefill ? work_.flops : work_.bytes) / test.tokens * mean / 1e9;
         row.limit = limit;
         return row;
     }
@@ -135,7 +105,7 @@ class Bench {
     }
 
     // Seconds that the tokens of `test` take after `depth` others, which are not counted. The first
-    // call of a test counts the matmuls' operations.
+    // call of a test counts its bytes and operations.
     double once(const Case& test) {
         std::uniform_int_distribution<std::int32_t> any(0, engine_->spec().vocab - 1);
         std::vector<std::int32_t> tokens(static_cast<std::size_t>(test.depth + test.tokens));
@@ -158,8 +128,11 @@ class Bench {
         }
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         if (count) {
-            flops_ = 0;
-            for (const auto& kernel : engine_->take_profile()) flops_ += static_cast<double>(kernel.flops);
+            work_ = {};
+            for (const LaunchProfile& launch : engine_->take_profile()) {
+                work_.bytes += launch.work.bytes;
+                work_.flops += launch.work.flops;
+            }
             engine_->set_profiling(false);
             counted_ = test.name();
         }
@@ -171,7 +144,7 @@ class Bench {
     std::unique_ptr<Session> session_;
     std::unique_ptr<MachineLimits> limits_;
     std::string counted_;
-    double flops_ = 0;
+    LaunchWork work_;   // of the current test's tokens
     unsigned seed_ = 0;
 };
 

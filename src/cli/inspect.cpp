@@ -14,6 +14,7 @@
 #include "formats/model_file.h"
 #include "model/bind.h"
 #include "options.h"
+#include "roofline.h"
 #include "runtime/engine.h"
 #include "table.h"
 
@@ -21,7 +22,7 @@ namespace forge::cli {
 namespace {
 
 struct InspectOptions {
-    std::string model;
+    std::string model, chip;
     EngineFlags engine;
     bool tensors = false, metadata = false, plan = false, unfused = false, memory = false;
     int program = 0;
@@ -155,8 +156,11 @@ void print_engine(const InspectOptions& options) {
         const MemoryUse m = engine->memory();
         fmt::print("\nmemory        weights {} ({} of them mapped), cache {} ({} x {} tokens{}), scratch {}\n", format_bytes(m.weights), format_bytes(m.mapped), format_bytes(m.kv_cache),
                    engine->options().parallel, engine->options().ctx, m.state > 0 ? fmt::format(", {} of it recurrent state", format_bytes(m.state)) : "", format_bytes(m.scratch));
-        fmt::print("a token reads {} of weights ({})\n", format_bytes(engine->decode_weight_bytes()), engine->backend_name());
+        std::uint64_t bytes = 0;
+        for (const LaunchProfile& launch : engine->predict(1, 0)) bytes += launch.work.bytes;
+        fmt::print("a token reads {} of weights and state ({})\n", format_bytes(bytes), engine->backend_name());
     }
+    if (!options.chip.empty()) fmt::print("\n{}", roofline(*engine, options.chip));
     if (options.plan) fmt::print("\n{}", engine->print_plan(!options.unfused));
     if (options.program > 0) fmt::print("\n{}", engine->print_program(options.program));
 }
@@ -170,7 +174,7 @@ void inspect(const InspectOptions& options) {
     print_types(*file);
     if (options.metadata) print_metadata(*file);
     if (options.tensors) print_tensors(*file);
-    if (options.plan || options.program > 0 || options.memory) print_engine(options);
+    if (options.plan || options.program > 0 || options.memory || !options.chip.empty()) print_engine(options);
 }
 
 }  // namespace
@@ -186,9 +190,11 @@ void add_inspect(CLI::App& app, int&) {
     command->add_option("--program", options->program, "Print the program for steps of N rows: launches and barriers")
         ->type_name("N")->check(CLI::Range(1, 1 << 20));
     command->add_flag("--memory", options->memory, "Load the model and print the memory it takes");
+    command->add_option("--chip", options->chip, fmt::format("Bound on a chip's speed, from its data sheet: {}", chip_names()))->type_name("CHIP");
     add_engine_flags(*command, options->engine);
     command->footer("Examples:\n"
                     "  forge inspect model.gguf\n"
+                    "  forge inspect model.gguf --chip m4-pro\n"
                     "  forge inspect model.gguf --tensors --metadata\n"
                     "  forge inspect model.gguf --plan --pass -all\n"
                     "  forge inspect model.gguf --program 1 --memory --ctx 8192");

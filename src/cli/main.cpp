@@ -61,6 +61,7 @@ int main(int argc, char** argv) {
     add_chat(app, status);
     add_serve(app, status);
     add_bench(app, status);
+    add_profile(app, status);
     add_eval(app, status);
     add_inspect(app, status);
     add_tokenize(app, status);

@@ -1,8 +1,8 @@
 #include "runtime/engine.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <map>
 #include <mutex>
 
 #include "backends/backend.h"
@@ -40,7 +40,7 @@ struct Engine::State {
     std::vector<std::int32_t> tokens, slots, positions, output_rows;
     std::uint64_t serial = 0;
     bool profiling = false;
-    std::map<std::string, KernelTime, std::less<>> profile;
+    std::array<std::vector<LaunchProfile>, 2> profile;   // of the small and the matrix program
 
     LowerTarget target() const {
         return {
@@ -59,6 +59,7 @@ struct Engine::State {
     void check(std::span<const StepInput> rows) const;
     void compile(const std::string& path);
     void record(const Program& program, const Executable& executable, const StepRows& step);
+    std::vector<LaunchProfile> profiles(const Program& program) const;   // without figures
 };
 
 Engine::Engine() : state_(std::make_unique<State>()) {}
@@ -231,36 +232,24 @@ std::span<const float> Engine::step(std::span<const StepInput> rows) {
     return executable.logits();
 }
 
-namespace {
-
-// Weight bytes a launch reads and the multiplications it makes, for the profile.
-void count_work(const Launch& launch, std::span<const Weight> weights, int rows, Engine::KernelTime& into) {
-    const bool experts = launch.kernel == "expert_matvec" || launch.kernel == "expert_gemm";
-    if (launch.kernel != "matvec" && launch.kernel != "gemm" && !experts) return;
-    // Each row goes to k experts; what many rows chose is not known here, so that more than all are counted as all.
-    const auto per_row = experts ? static_cast<std::uint64_t>(launch.integer("k")) : 1;
-    const std::uint64_t products = per_row * static_cast<std::uint64_t>(rows);
-    const std::uint64_t matrices = experts ? std::min(products, static_cast<std::uint64_t>(launch.integer("experts"))) : 1;
-    for (const char* name : {"weight", "weight2"}) {
-        const Operand* operand = launch.find(name);
-        if (!operand) continue;
-        const Weight& w = weights[static_cast<std::size_t>(operand->buffer.index)];
-        into.bytes += w.bytes() * matrices;
-        into.flops += 2ull * static_cast<std::uint64_t>(w.rows * w.cols) * products;
+void Engine::State::record(const Program& program, const Executable& executable, const StepRows& step) {
+    std::vector<LaunchProfile>& sums = profile[&program == &prefill_program];
+    if (sums.empty()) sums = profiles(program);
+    for (const LaunchTime& t : executable.timings()) {
+        LaunchProfile& sum = sums[t.launch];
+        const LaunchWork work = work_of(program.launches[t.launch], model->weights, cache_layers, options.dtype, step);
+        ++sum.steps;
+        sum.seconds += t.seconds;
+        sum.work.bytes += work.bytes;
+        sum.work.flops += work.flops;
     }
 }
 
-}  // namespace
-
-void Engine::State::record(const Program& program, const Executable& executable, const StepRows& step) {
-    for (const LaunchTime& t : executable.timings()) {
-        const Launch& launch = program.launches[t.launch];
-        KernelTime& entry = profile[launch.kernel];
-        entry.kernel = launch.kernel;
-        entry.seconds += t.seconds;
-        ++entry.launches;
-        count_work(launch, model->weights, launch.output_rows ? step.outputs : step.m, entry);
-    }
+std::vector<LaunchProfile> Engine::State::profiles(const Program& program) const {
+    std::vector<LaunchProfile> launches;
+    for (const Launch& l : program.launches)
+        launches.push_back({l.kernel, l.label, l.layer, l.barrier, &program == &prefill_program, 0, 0, {}});
+    return launches;
 }
 
 void Engine::set_profiling(bool on) {
@@ -269,12 +258,29 @@ void Engine::set_profiling(bool on) {
     if (state_->prefill) state_->prefill->set_timing(on);
 }
 
-std::vector<Engine::KernelTime> Engine::take_profile() {
-    std::vector<KernelTime> times;
-    for (auto& [name, time] : state_->profile) times.push_back(time);
-    std::sort(times.begin(), times.end(), [](const KernelTime& a, const KernelTime& b) { return a.seconds > b.seconds; });
-    state_->profile.clear();
-    return times;
+std::vector<LaunchProfile> Engine::take_profile() {
+    std::vector<LaunchProfile> all;
+    for (std::vector<LaunchProfile>& sums : state_->profile) {
+        for (LaunchProfile& launch : sums)
+            if (launch.steps > 0) all.push_back(std::move(launch));
+        sums.clear();
+    }
+    return all;
+}
+
+std::vector<LaunchProfile> Engine::predict(int rows, int position) const {
+    const State& s = *state_;
+    const Program& program = rows <= s.decode_program.max_rows || !s.prefill ? s.decode_program : s.prefill_program;
+    std::vector<std::int32_t> zeros(static_cast<std::size_t>(rows), 0), positions;
+    for (int row = 0; row < rows; ++row) positions.push_back(position + row);
+    const std::int32_t last = rows - 1;
+    const StepRows step{rows, zeros.data(), zeros.data(), positions.data(), 1, &last, 0};
+    std::vector<LaunchProfile> launches = s.profiles(program);
+    for (std::size_t i = 0; i < launches.size(); ++i) {
+        launches[i].steps = 1;
+        launches[i].work = work_of(program.launches[i], s.model->weights, s.cache_layers, s.options.dtype, step);
+    }
+    return launches;
 }
 
 std::string Engine::print_plan(bool fused) const { return print(fused ? state_->fused : state_->plan); }
@@ -352,17 +358,6 @@ int Engine::take_slot() {
 void Engine::give_slot(int slot) {
     std::lock_guard lock(state_->slots_mutex);
     state_->slot_taken[static_cast<std::size_t>(slot)] = false;
-}
-
-std::uint64_t Engine::decode_weight_bytes() const {
-    const State& s = *state_;
-    std::uint64_t bytes = 0;
-    for (const Launch& launch : s.decode_program.launches) {
-        KernelTime count{};
-        count_work(launch, s.model->weights, 1, count);
-        bytes += count.bytes;
-    }
-    return bytes;
 }
 
 }  // namespace forge

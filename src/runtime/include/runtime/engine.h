@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "formats/model_file.h"
 #include "model/spec.h"
+#include "runtime/profile.h"
 
 namespace forge {
 
@@ -77,13 +78,12 @@ class Engine {
     int take_slot();
     void give_slot(int slot);
 
-    // Seconds the last step spent in each kernel (by registry name), when profiling is on.
+    // While profiling is on, every launch waits for the one before and is timed; the sums since the last call, in the
+    // programs' order.
     void set_profiling(bool on);
-    struct KernelTime { std::string kernel; double seconds; std::uint64_t launches, bytes, flops; };
-    std::vector<KernelTime> take_profile();
-
-    // Bytes of weights that one decode step reads (the head and chosen rows of the embedding included).
-    std::uint64_t decode_weight_bytes() const;
+    std::vector<LaunchProfile> take_profile();
+    // What a step of `rows` tokens of one sequence, the first at `position`, would take, with the last one's logits.
+    std::vector<LaunchProfile> predict(int rows, int position) const;
 
   private:
     Engine();
