@@ -181,20 +181,23 @@ class Lowering {
         add(l, "a_log", weight(o.a_log));
         add(l, "dt_bias", weight(o.dt_bias));
         add(l, "state", {Space::delta_state, o.state_layer, 0, 0}, Access::read_write);
-        add(l, "y", value(op_->output), Access::write);
         l.constants = {{"state_layer", static_cast<double>(o.state_layer)},
                        {"negative_exp", o.delta.a_is_negative_exp ? 1.0 : 0.0},
                        {"tiled_heads", o.delta.tiled_heads ? 1.0 : 0.0}};
+        const bool norm = o.norm_weight >= 0, together = norm && target_.delta_norm && options_.max_rows <= matvec_rows;
+        if (together) {
+            add(l, "z", value(op_->inputs[3]));
+            add(l, "norm_weight", weight(o.norm_weight));
+            l.constants.push_back({"eps", o.eps});
+        }
+        const BufferRef y = value(op_->output);
+        const BufferRef read = norm && !together ? buffer(y.bytes) : y;
+        add(l, "y", read, Access::write);
         emit(std::move(l));
+        if (norm && !together) gated_norm(read, value(op_->inputs[3]), o.norm_weight, o.delta.n_v_heads, o.eps, y);
     }
     void operator()(const GatedNormOp& o) {
-        Launch l = launch("gated_norm");
-        add(l, "x", value(op_->inputs[0]));
-        add(l, "z", value(op_->inputs[1]));
-        add(l, "weight", weight(o.weight));
-        add(l, "y", value(op_->output), Access::write);
-        l.constants = {{"heads", static_cast<double>(o.heads)}, {"width", width() / o.heads}, {"eps", o.eps}};
-        emit(std::move(l));
+        gated_norm(value(op_->inputs[0]), value(op_->inputs[1]), o.weight, o.heads, o.eps, value(op_->output));
     }
     void operator()(const RouteOp& o) {
         Launch l = launch("route");
@@ -253,6 +256,16 @@ class Lowering {
     }
 
   private:
+    void gated_norm(BufferRef x, BufferRef z, WeightId norm_weight, int heads, float eps, BufferRef y) {
+        Launch l = launch("gated_norm");
+        add(l, "x", x);
+        add(l, "z", z);
+        add(l, "weight", weight(norm_weight));
+        add(l, "y", y, Access::write);
+        l.constants = {{"heads", static_cast<double>(heads)}, {"width", width() / heads}, {"eps", eps}};
+        emit(std::move(l));
+    }
+
     // Most rows that the current op's output can have.
     int rows() const {
         return plan_.values[op_->output].rows == RowSpace::tokens ? options_.max_rows : options_.max_outputs;

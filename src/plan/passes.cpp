@@ -15,6 +15,7 @@ constexpr Pass passes[] = {
     {"fuse_gate_up", "gate, up and activation in one matmul", fuse_gate_up},
     {"fuse_residual", "residual addition as a matmul's epilogue", fuse_residual},
     {"fuse_norm_residual", "norm and residual addition in one op", fuse_norm_residual},
+    {"fuse_delta_norm", "the delta rule with the norm and gate after it", fuse_delta_norm},
 };
 
 }  // namespace

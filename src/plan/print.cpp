@@ -62,8 +62,9 @@ struct Details {
     std::string operator()(const HeadGateOp& o) const { return fmt::format("heads {}x{}", o.n_heads, o.head_dim); }
     std::string operator()(const ConvOp& o) const { return fmt::format("{} state {}", weight(plan, o.weight), o.state_layer); }
     std::string operator()(const DeltaOp& o) const {
-        return fmt::format("heads {}x{} of {}x{}{} state {}", o.delta.n_v_heads, o.delta.v_dim, o.delta.n_k_heads, o.delta.k_dim,
-                           o.delta.tiled_heads ? " tiled" : "", o.state_layer);
+        return fmt::format("heads {}x{} of {}x{}{} state {}{}", o.delta.n_v_heads, o.delta.v_dim, o.delta.n_k_heads, o.delta.k_dim,
+                           o.delta.tiled_heads ? " tiled" : "", o.state_layer,
+                           o.norm_weight >= 0 ? fmt::format(" gated norm {} eps {}", weight(plan, o.norm_weight), o.eps) : "");
     }
     std::string operator()(const GatedNormOp& o) const { return fmt::format("{} heads {} eps {}", weight(plan, o.weight), o.heads, o.eps); }
     std::string operator()(const RouteOp& o) const {

@@ -111,7 +111,11 @@ class Verifier {
         vector(o.weight, out().cols * o.delta.conv_kernel);
     }
     void operator()(const DeltaOp& o) {
-        inputs(3);
+        inputs(o.norm_weight >= 0 ? 4 : 3);
+        if (o.norm_weight >= 0) {
+            same_shape(op_->inputs[3]);
+            vector(o.norm_weight, o.delta.v_dim);
+        }
         require(in(0).cols == o.delta.conv_channels() && in(1).cols == o.delta.n_v_heads && in(2).cols == o.delta.n_v_heads &&
                 out().cols == std::int64_t{o.delta.n_v_heads} * o.delta.v_dim, "q, k, v and one beta and alpha a value head");
         require(o.delta.n_v_heads % o.delta.n_k_heads == 0, "value heads that divide among key heads");

@@ -54,6 +54,7 @@ struct Engine::State {
             },
             [this](int experts, int per_token, int rows) { return backend->group_bytes(experts, per_token, rows); },
             backend->plain_rows(),
+            backend->delta_norm(),
         };
     }
     void check(std::span<const StepInput> rows) const;

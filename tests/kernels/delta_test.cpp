@@ -98,6 +98,12 @@ struct Delta {
         p.state.k_dim = shape.k_dim;
         p.state.v_dim = shape.v_dim;
         p.state.type = type;
+        Array za(type, z);
+        if (!z.empty()) {
+            p.z = za.data();
+            p.norm_weight = norm_weight.data();
+            p.norm_eps = 1e-6f;
+        }
         run(delta_kernel(p, isa), p, step, split);
         std::vector<float> y;
         for (std::size_t i = 0; i < m * heads * static_cast<std::size_t>(shape.v_dim); ++i) y.push_back(out.get(i));
@@ -109,6 +115,7 @@ struct Delta {
     int rows, channels = 0;
     bool tiled, negative_exp = false;
     std::vector<float> c, a, b, a_log, dt_bias, state;
+    std::vector<float> z, norm_weight;   // given: the norm is fused
     std::vector<double> exact;
 };
 
@@ -192,6 +199,34 @@ TEST(DeltaTest, SmallStepsGiveTheSameBits) {
     }
 }
 
+TEST(DeltaTest, FusedNormGivesTheSameBits) {
+    for (const Isa isa : isas())
+        for (const DType type : types())
+            for (const Shape& shape : {Shape{2, 4, 24, 40}, Shape{1, 2, 16, 3}, Shape{2, 2, 128, 128}, Shape{1, 1, 8, 200}}) {
+                const Rows rows = Rows().add(1, 0, 3).add(0, 7, 1).add(2, 3, 2);
+                const StepRows step = rows.step();
+                const std::size_t count = static_cast<std::size_t>(step.m * shape.v_heads * shape.v_dim);
+                Delta data(shape, type, step.m, 3);
+                Array apart(DType::f32, data.state), fused(DType::f32, data.state);
+                const auto read = data.run_kernel(isa, step, 0, apart, Split::random);
+                data.z = normal(count, type, 8);
+                data.norm_weight = normal(static_cast<std::size_t>(shape.v_dim), DType::bf16, 9);
+                Array x(type, read), z(type, data.z), y(type, count);
+                GatedNormParams n;
+                n.type = type;
+                n.x = x.data();
+                n.z = z.data();
+                n.weight = data.norm_weight.data();
+                n.eps = 1e-6f;
+                n.heads = shape.v_heads;
+                n.width = shape.v_dim;
+                n.y = y.data();
+                run(gated_norm_kernel(n, isa), n, step, Split::backwards);
+                EXPECT_EQ(data.run_kernel(isa, step, 0, fused, Split::backwards), values(y, count)) << describe(shape, isa, type);
+                EXPECT_EQ(fused.copy(), apart.copy()) << describe(shape, isa, type);
+            }
+}
+
 TEST(DeltaTest, PublishedVectors) {
     std::ifstream in(FORGE_TEST_DATA "/kernels/gated_delta_rule.json");
     const auto json = nlohmann::json::parse(in);
@@ -234,7 +269,7 @@ TEST(DeltaTest, Convolution) {
     for (const Isa isa : isas())
         for (const DType type : types())
             for (const int taps : {2, 4, 5})
-                for (const int channels : {3, 16, 65, 140}) {
+                for (const int channels : {3, 16, 65, 140, 531}) {
                     const Rows rows = Rows().add(1, 0, 2).add(0, 7, 11).add(2, 3, 1);
                     const StepRows step = rows.step();
                     const auto m = static_cast<std::size_t>(step.m), width = static_cast<std::size_t>(channels), before = static_cast<std::size_t>(taps - 1);

@@ -234,6 +234,11 @@ const std::map<std::string, Binder, std::less<>>& binders() {
              p.negative_exp = r.integer("negative_exp") != 0;
              p.tiled_heads = r.integer("tiled_heads") != 0;
              p.out = r.memory("y");
+             if (r.launch.find("z")) {
+                 p.z = r.memory("z");
+                 p.norm_weight = r.vector("norm_weight");
+                 p.norm_eps = r.number("eps");
+             }
              p.state = r.context.cache.state(r.integer("state_layer"));
              p.max_rows = r.context.program.max_rows;
              return bound(p, delta_kernel, r.context.isa);

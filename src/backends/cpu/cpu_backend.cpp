@@ -18,6 +18,7 @@ class CpuBackend final : public Backend {
         return {fmt::format("CPU {}", name_of(isa_)), pool_.size(), machine_memory().total};
     }
     WeightLayout layout() const override { return WeightLayout::tiles; }
+    bool delta_norm() const override { return true; }
     std::uint64_t cache_bytes(std::span<const CacheLayer> layers, int slots, int capacity, DType type) const override {
         return CpuCache::total_bytes(layers, slots, capacity, type);
     }

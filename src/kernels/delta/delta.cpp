@@ -33,12 +33,8 @@ std::int64_t rows_of(const void*, const StepRows& step) { return step.m; }
 std::int64_t conv_items(const void* params, const StepRows& step) {
     return step.m == 0 ? 0 : (static_cast<const ConvParams*>(params)->state.channels + kConvChannels - 1) / kConvChannels;
 }
-std::int64_t column_items(const void* params, const StepRows& step) {
-    const DeltaState& s = static_cast<const DeltaParams*>(params)->state;
-    return step.m == 0 ? 0 : std::int64_t{s.n_v_heads} * ((s.v_dim + kDeltaColumns - 1) / kDeltaColumns);
-}
 std::int64_t delta_items(const void* params, const StepRows& step) {
-    return step.m > kDeltaRowByRow ? static_cast<const DeltaParams*>(params)->state.n_v_heads : column_items(params, step);
+    return step.m == 0 ? 0 : static_cast<const DeltaParams*>(params)->state.n_v_heads;
 }
 
 }  // namespace
@@ -51,10 +47,11 @@ CpuKernel conv_kernel(const ConvParams& params, Isa isa) {
 
 CpuKernel delta_kernel(const DeltaParams& params, Isa isa) {
     const auto k_dim = static_cast<std::size_t>(params.state.k_dim), width = static_cast<std::size_t>(delta_width(params.state.v_dim));
-    const std::size_t row_by_row = k_dim * (2 + kDeltaColumns);
+    const std::size_t row_by_row = 2 * k_dim + width;
     const std::size_t blocks = k_dim * width + 3 * kDeltaBlock * (k_dim + width) + 2 * kDeltaBlock * kDeltaBlock + 6 * 16;
-    const bool plain = isa == Isa::plain;   // the reference knows one form
-    return {"delta", functions(isa).delta[type_index(params.type)], plain ? column_items : delta_items, 1, (plain ? 0 : std::max(row_by_row, blocks)) * sizeof(float) + 64};
+    if (params.z && params.max_rows > kDeltaRowByRow)
+        fail(ErrorKind::internal, "the delta rule's norm is fused for steps of up to {} rows, not {}", kDeltaRowByRow, params.max_rows);
+    return {"delta", functions(isa).delta[type_index(params.type)], delta_items, 1, std::max(row_by_row, blocks) * sizeof(float) + 64};
 }
 
 CpuKernel gated_norm_kernel(const GatedNormParams& params, Isa isa) {

@@ -13,8 +13,8 @@ struct DeltaFunctions {
 };
 extern const DeltaFunctions delta_plain, delta_avx2, delta_avx512, delta_neon;
 
-inline constexpr int kConvChannels = 64;   // channels of a conv item
-inline constexpr int kDeltaColumns = 32;   // state columns of a delta item, row by row
+inline constexpr int kConvChannels = 256;  // channels of a conv item
+inline constexpr int kDeltaAhead = 2048;   // floats of a state that are fetched ahead (docs/performance.md)
 inline constexpr int kDeltaRowByRow = 8;   // rows of a step that are still taken one by one: the same bits for each as alone
 inline constexpr int kDeltaBlock = 16;     // rows of a block of the matrix form
 inline constexpr int delta_width(int v_dim) { return (v_dim + 31) / 32 * 32; }   // whole pairs of the widest vectors

@@ -47,17 +47,28 @@ std::vector<float> unit(const void* x, std::size_t first, std::size_t n, float s
     return out;
 }
 
+// Norm of one head, times silu(z).
+template <typename T>
+void norm_gate(const void* x, const void* z, std::size_t from, const float* weight, float eps, std::size_t width, void* y) {
+    float squares = 0;
+    for (std::size_t c = 0; c < width; ++c) squares += at<T>(x, from + c) * at<T>(x, from + c);
+    const float factor = 1.0f / std::sqrt(squares / static_cast<float>(width) + eps);
+    for (std::size_t c = 0; c < width; ++c) {
+        const float t = round_to<T>(weight[c] * round_to<T>(at<T>(x, from + c) * factor)), gate = at<T>(z, from + c);
+        static_cast<T*>(y)[from + c] = T(t * (gate * sigmoid(gate)));
+    }
+}
+
 template <typename T>
 void delta(const void* params, const StepRows& step, std::int64_t first, std::int64_t last, CpuWorker&) {
     const auto& p = *static_cast<const DeltaParams*>(params);
     const DeltaState& s = p.state;
     const auto dk = static_cast<std::size_t>(s.k_dim), dv = static_cast<std::size_t>(s.v_dim), heads = static_cast<std::size_t>(s.n_v_heads);
-    const std::size_t key_heads = static_cast<std::size_t>(s.n_k_heads), blocks = (dv + kDeltaColumns - 1) / kDeltaColumns;
-    for (auto item = static_cast<std::size_t>(first); item < static_cast<std::size_t>(last); ++item) {
-        const std::size_t h = item / blocks, from = item % blocks * kDeltaColumns, to = std::min(dv, from + kDeltaColumns);
+    const std::size_t key_heads = static_cast<std::size_t>(s.n_k_heads);
+    for (auto h = static_cast<std::size_t>(first); h < static_cast<std::size_t>(last); ++h) {
         const std::size_t kh = p.tiled_heads ? h % key_heads : h / (heads / key_heads);
         const float rate = p.negative_exp ? p.a_log[h] : -std::exp(p.a_log[h]);
-        for (std::size_t j = from; j < to; ++j) {
+        for (std::size_t j = 0; j < dv; ++j) {
             for (int r = 0; r < step.m; ++r) {
                 float* state = s.state + (static_cast<std::size_t>(step.slots[r]) * heads + h) * dk * dv + j;
                 const std::size_t row = static_cast<std::size_t>(r), channels = static_cast<std::size_t>(s.channels);
@@ -79,22 +90,18 @@ void delta(const void* params, const StepRows& step, std::int64_t first, std::in
                 static_cast<T*>(p.out)[(row * heads + h) * dv + j] = T(out);
             }
         }
+        if (p.z)
+            for (std::size_t row = 0; row < static_cast<std::size_t>(step.m); ++row)
+                norm_gate<T>(p.out, p.z, (row * heads + h) * dv, p.norm_weight, p.norm_eps, dv, p.out);
     }
 }
 
 template <typename T>
 void gated_norm(const void* params, const StepRows&, std::int64_t first, std::int64_t last, CpuWorker&) {
     const auto& p = *static_cast<const GatedNormParams*>(params);
-    const std::size_t width = static_cast<std::size_t>(p.width);
-    for (auto i = static_cast<std::size_t>(first * p.heads); i < static_cast<std::size_t>(last * p.heads); ++i) {
-        float squares = 0;
-        for (std::size_t c = 0; c < width; ++c) squares += at<T>(p.x, i * width + c) * at<T>(p.x, i * width + c);
-        const float factor = 1.0f / std::sqrt(squares / static_cast<float>(width) + p.eps);
-        for (std::size_t c = 0; c < width; ++c) {
-            const float t = round_to<T>(p.weight[c] * round_to<T>(at<T>(p.x, i * width + c) * factor)), z = at<T>(p.z, i * width + c);
-            static_cast<T*>(p.y)[i * width + c] = T(t * (z * sigmoid(z)));
-        }
-    }
+    const auto width = static_cast<std::size_t>(p.width);
+    for (auto i = static_cast<std::size_t>(first * p.heads); i < static_cast<std::size_t>(last * p.heads); ++i)
+        norm_gate<T>(p.x, p.z, i * width, p.weight, p.eps, width, p.y);
 }
 
 template <typename T>

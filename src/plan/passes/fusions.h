@@ -10,6 +10,7 @@ void fuse_norm_matmul(Plan& plan);
 void fuse_gate_up(Plan& plan);
 void fuse_residual(Plan& plan);
 void fuse_norm_residual(Plan& plan);
+void fuse_delta_norm(Plan& plan);
 
 // Index of the op that makes a value; -1 when none does.
 int producer(const Plan& plan, ValueId value);

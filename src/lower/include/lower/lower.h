@@ -18,6 +18,7 @@ struct LowerTarget {
     std::function<std::uint64_t(WeightId, int experts, int per_token, int rows)> expert_packed_bytes = {};
     std::function<std::uint64_t(int experts, int per_token, int rows)> group_bytes = {};
     bool plain_rows = false;     // gemm reads plain rows: only norms are packed
+    bool delta_norm = false;     // a delta kernel of up to eight rows can norm and gate what it reads
 };
 
 struct LowerOptions {

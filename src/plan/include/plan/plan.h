@@ -62,8 +62,9 @@ struct ScaleOp { WeightId weight; float factor; };
 struct HeadGateOp { int n_heads, head_dim; };
 // Causal convolution and SiLU over the q, k, v channels; reads and writes the layer's state.
 struct ConvOp { WeightId weight; DeltaSpec delta; int state_layer; };
-// Inputs c, b, a. The delta rule; reads and writes the layer's state.
-struct DeltaOp { DeltaSpec delta; WeightId a_log, dt_bias; int state_layer; };
+// Inputs c, b, a. The delta rule; reads and writes the layer's state. With a norm weight also z: its output goes
+// through GatedNormOp's norm and gate.
+struct DeltaOp { DeltaSpec delta; WeightId a_log, dt_bias; int state_layer; WeightId norm_weight = -1; float eps = 0; };
 // Inputs o, z. Norm per value head, times silu(z).
 struct GatedNormOp { WeightId weight; float eps; int heads; };
 // Input router logits; output [rows, 2 * per_token] words: expert ids, then weights as f32.

@@ -69,6 +69,8 @@ class Backend {
     virtual std::uint64_t group_bytes(int experts, int per_token, int rows) const = 0;
     // Matrix products read plain rows, so that rows without a norm are not packed.
     virtual bool plain_rows() const { return false; }
+    // Its delta kernel of up to eight rows can norm and gate what it reads.
+    virtual bool delta_norm() const { return false; }
 };
 
 }  // namespace forge

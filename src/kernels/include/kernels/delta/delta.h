@@ -37,8 +37,8 @@ CpuKernel conv_kernel(const ConvParams& params, Isa isa);
 //   beta = r(sigmoid(b)), g = -exp(a_log) * softplus(a + dt_bias) (or a_log itself when it is negative_exp), f32
 //   q, k: l2-normalised in f32 (x * rsqrt(sum x^2 + 1e-6)), q also times k_dim^-0.5
 //   S = exp(g) S;  d = beta (v - S^T k);  S += k d^T;  o = r(S^T q)
-// Steps of up to eight rows go row by row (items: state columns of a head), longer ones in blocks in matrix form
-// (items: heads): equal within rounding.
+// Items: value heads. Steps of up to eight rows go row by row, longer ones in blocks in matrix form: equal within
+// rounding. With z, steps of up to eight rows end with GatedNormParams' formula over o, the same bits as apart.
 struct DeltaParams {
     DType type = DType::bf16;
     const void* c = nullptr;          // [m, channels]: all q | all k | all v
@@ -49,6 +49,9 @@ struct DeltaParams {
     bool negative_exp = false;
     bool tiled_heads = false;
     void* out = nullptr;              // [m, n_v_heads * v_dim]
+    const void* z = nullptr;          // [m, n_v_heads * v_dim], or null: no norm
+    const float* norm_weight = nullptr;   // [v_dim]
+    float norm_eps = 0;
     DeltaState state;
     int max_rows = 1;
 };
