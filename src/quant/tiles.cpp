@@ -64,22 +64,46 @@ void write_masks(const Rows& rows, std::int64_t columns, int chunk, std::byte* o
         }
 }
 
-// Bytes 2 * w + h of the plane (elements 128 * h + 4 * w and three more of a unit) to the tile's.
-void write_twos(const Rows& rows, std::int64_t columns, std::byte* out) {
+// Codes of 6 bits from the planes: nibbles, and two bits above of which byte 2 * w + h of a block of 256 columns has
+// those of elements 128 * h + 4 * w and three more.
+void write_sixes(const Rows& low, const Rows& high, std::int64_t columns, std::byte* out) {
     for (int i = 0; i < kTiledRows; ++i) {
-        if (!rows.at[i]) continue;
-        for (std::int64_t e = 0; e < columns; e += 4) {
-            const std::int64_t in = e % 16;
-            out[(e / 16 * kTiledRows + i) * 4 + in % 8 / 4 * 2 + in / 8] = rows.at[i][2 * (e % 128 / 4) + e / 128];
-        }
+        if (!low.at[i]) continue;
+        const auto code = [&](std::int64_t e) {
+            if (e >= columns) return 0u;
+            const unsigned four = std::to_integer<unsigned>(low.at[i][e / 2]) >> (4 * (e % 2)) & 15;
+            const unsigned two = std::to_integer<unsigned>(high.at[i][2 * (e % 128 / 4) + e / 128]) >> (2 * (e % 4)) & 3;
+            return four | two << 4;
+        };
+        for (std::int64_t e = 0; e < columns; e += 16)
+            for (int half = 0; half < 2; ++half) {
+                unsigned codes[8];
+                for (int j = 0; j < 8; ++j) codes[j] = code(e + 8 * half + j);
+                std::uint16_t words[3];
+                pack_sixes(codes, words);
+                for (int line = 0; line < 3; ++line)
+                    std::memcpy(out + ((e / 16 * 3 + line) * kTiledRows + i) * 4 + 2 * half, &words[line], 2);
+            }
     }
 }
 
 std::size_t to_line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-int low_bits_of(const WeightFormat& format) { return format.bits <= 3 ? 2 : format.bits <= 6 ? 4 : 8; }
+int low_bits_of(const WeightFormat& format) { return format.bits <= 3 ? 2 : format.bits <= 5 ? 4 : format.bits == 6 ? 6 : 8; }
 
 }  // namespace
+
+void pack_sixes(const unsigned (&codes)[8], std::uint16_t (&words)[3]) {
+    const unsigned tops[3] = {codes[6] & 15, codes[6] >> 4 | (codes[7] & 3) << 2, codes[7] >> 2};
+    for (int line = 0; line < 3; ++line)
+        words[line] = static_cast<std::uint16_t>(codes[2 * line] | codes[2 * line + 1] << 6 | tops[line] << 12);
+}
+
+unsigned code_of_sixes(const std::uint16_t (&words)[3], int code) {
+    if (code < 6) return words[code / 2] >> (6 * (code % 2)) & 63;
+    const unsigned middle = words[1] >> 12;
+    return code == 6 ? words[0] >> 12 | (middle & 3) << 4 : middle >> 2 | words[2] >> 12 << 2;
+}
 
 bool can_tile(const WeightFormat& format) {
     if (format.is_dense()) return false;
@@ -89,7 +113,7 @@ bool can_tile(const WeightFormat& format) {
 TileUnit tile_unit(const WeightFormat& format, std::int64_t columns) {
     TileUnit unit{};
     unit.low_bits = low_bits_of(format);
-    unit.chunk = 32 / unit.low_bits;
+    unit.chunk = unit.low_bits == 6 ? 16 : 32 / unit.low_bits;
     const std::size_t groups = static_cast<std::size_t>(ceil_div(columns, format.group));
     unit.scale_bytes = scale_bytes(format.scale);
     std::size_t at = groups * unit.scale_bytes * kTiledRows;
@@ -103,11 +127,9 @@ TileUnit tile_unit(const WeightFormat& format, std::int64_t columns) {
     if (format.offset == OffsetKind::sub_u8 || format.offset == OffsetKind::sub_u4) at += 2 * kTiledRows;
     unit.low = at = to_line(at);
     const auto chunks = static_cast<std::size_t>(ceil_div(columns, unit.chunk));
-    at += chunks * 4 * kTiledRows;
+    at += chunks * static_cast<std::size_t>(unit.chunk * unit.low_bits / 8) * kTiledRows;
     unit.high = at;
-    const int high_bits = format.bits - unit.low_bits;
-    if (high_bits == 1) at += chunks * 2 * static_cast<std::size_t>(unit.chunk);
-    if (high_bits == 2) at += static_cast<std::size_t>(ceil_div(columns, 16)) * 4 * kTiledRows;
+    if (format.bits - unit.low_bits == 1) at += chunks * 2 * static_cast<std::size_t>(unit.chunk);
     unit.bytes = to_line(at);
     return unit;
 }
@@ -127,10 +149,12 @@ void write_tile(const Weight& w, std::int64_t first, std::byte* tile) {
         const auto rows = [&](const Plane& plane, std::int64_t from) {
             return Rows(plane, first, w.rows, static_cast<std::size_t>(from));
         };
-        write_low(rows(w.codes, column * unit.low_bits / 8), ceil_div(columns * unit.low_bits, 8), tile + unit.low);
-        const int high_bits = format.bits - unit.low_bits;
-        if (high_bits == 1) write_masks(rows(w.codes_high, column / 8), columns, unit.chunk, tile + unit.high);
-        if (high_bits == 2) write_twos(rows(w.codes_high, column / 4), columns, tile + unit.high);
+        if (unit.low_bits == 6)
+            write_sixes(rows(w.codes, column / 2), rows(w.codes_high, column / 4), columns, tile + unit.low);
+        else
+            write_low(rows(w.codes, column * unit.low_bits / 8), ceil_div(columns * unit.low_bits, 8), tile + unit.low);
+        if (format.bits - unit.low_bits == 1)
+            write_masks(rows(w.codes_high, column / 8), columns, unit.chunk, tile + unit.high);
         const std::int64_t scale_at = column / format.group * static_cast<std::int64_t>(unit.scale_bytes);
         interleave(rows(w.scales, scale_at), groups, unit.scale_bytes, tile);
         if (unit.super_scales > unit.offsets)

@@ -152,19 +152,15 @@ float element(const WeightFormat& format, const Affine& group, unsigned code, fl
 // Code of element e of row i in a unit of a tile.
 unsigned code_in_unit(const WeightFormat& format, const TileUnit& unit, const std::byte* at, int i, int e) {
     const int chunk = e / unit.chunk, in = e % unit.chunk, half = unit.chunk / 2;
-    const unsigned low = load_u32(at + unit.low + (chunk * kTiledRows + i) * 4) >> (unit.low_bits * in) & ((1u << unit.low_bits) - 1);
-    const std::byte* high = at + unit.high;
-    switch (format.bits - unit.low_bits) {
-        case 1:
-            return low | (load_u32(high + (chunk * half + in % half) * 4) >> (2 * i + in / half) & 1) << unit.low_bits;
-        case 2: {
-            const int in16 = e % 16;
-            const auto four = std::to_integer<unsigned>(high[(e / 16 * kTiledRows + i) * 4 + in16 % 8 / 4 * 2 + in16 / 8]);
-            return low | (four >> (2 * (e % 4)) & 3) << unit.low_bits;
-        }
-        default:
-            return low;
+    if (unit.low_bits == 6) {
+        std::uint16_t words[3];
+        for (int line = 0; line < 3; ++line)
+            std::memcpy(&words[line], at + unit.low + ((chunk * 3 + line) * kTiledRows + i) * 4 + in / 8 * 2, 2);
+        return code_of_sixes(words, in % 8);
     }
+    const unsigned low = load_u32(at + unit.low + (chunk * kTiledRows + i) * 4) >> (unit.low_bits * in) & ((1u << unit.low_bits) - 1);
+    if (format.bits == unit.low_bits) return low;
+    return low | (load_u32(at + unit.high + (chunk * half + in % half) * 4) >> (2 * i + in / half) & 1) << unit.low_bits;
 }
 
 void decode_tiled_row(const Weight& weight, std::int64_t row, float* out) {

@@ -9,8 +9,9 @@ namespace forge::FORGE_SIMD {
 
 inline constexpr int kParts = kTiledRows / kLanes;  // vectors of a column
 
-// Bits of a code below `high`, and how many columns a u32 of them covers.
-constexpr int tile_chunk(CodeKind kind) { return 32 / code_bits(kind); }
+// Columns whose codes lie together, and the lines of 64 bytes that they take.
+constexpr int tile_chunk(CodeKind kind) { return kind == CodeKind::nibbles_2 ? 16 : 32 / code_bits(kind); }
+constexpr int tile_lines(CodeKind kind) { return kind == CodeKind::nibbles_2 ? 3 : 1; }
 
 // A unit as the codecs read it: where its codes are, from this vector's first row on.
 struct UnitCodes {
@@ -32,12 +33,39 @@ struct TileCodec : Codec<kind> {
         if constexpr (kind == CodeKind::nibbles_1 || kind == CodeKind::pairs_1) {
             const U32 row = lane_index() + set1(static_cast<std::uint32_t>(part * kLanes));
             return {low, unit.high + chunk * (tile_chunk(kind) / 2) * 4, row + row};
-        } else if constexpr (kind == CodeKind::nibbles_2) {
-            const U32 twos = load_ints(unit.high + (chunk / 2 * kTiledRows + part * kLanes) * 4);
-            return {low, twos >> set1(static_cast<std::uint32_t>(chunk % 2 * 8))};
         } else {
             return low;
         }
+    }
+};
+
+// Six bits lie otherwise than in a row.
+template <>
+struct TileCodec<CodeKind::nibbles_2> {
+    struct Block {
+        U32 line[3];
+    };
+    F32 zero_point;
+    explicit TileCodec(const WeightFormat& format) : zero_point(set1(static_cast<float>(format.zero))) {}
+    static FORGE_INLINE Block load(const UnitCodes& unit, std::int64_t chunk, int) {
+        return {{tile_low(unit, 3 * chunk), tile_low(unit, 3 * chunk + 1), tile_low(unit, 3 * chunk + 2)}};
+    }
+    template <int e>
+    FORGE_INLINE F32 value(const Block& b) const {
+        constexpr int from = e / 8 * 16, code = e % 8;
+        const auto bits = [](auto low, U32 word, std::uint32_t mask)
+                              __attribute__((always_inline)) { return shift_right<low>(word) & set1(mask); };
+        using std::integral_constant;
+        U32 q;
+        if constexpr (code < 6)
+            q = bits(integral_constant<int, from + code % 2 * 6>{}, b.line[code / 2], 63);
+        else if constexpr (code == 6)
+            q = bits(integral_constant<int, from + 12>{}, b.line[0], 15) |
+                shift_left<4>(bits(integral_constant<int, from + 12>{}, b.line[1], 3));
+        else
+            q = bits(integral_constant<int, from + 14>{}, b.line[1], 3) |
+                shift_left<2>(bits(integral_constant<int, from + 12>{}, b.line[2], 15));
+        return to_float(q) - zero_point;
     }
 };
 

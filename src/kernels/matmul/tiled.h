@@ -1,6 +1,7 @@
 // y = x W^T for tiled weights and up to eight rows of x: sums of sixteen rows lie in the lanes, and
 // x is broadcast. Per group of columns: d = sum of T(code) * x, then run = scale * d + run, and
-// run += offset * sum of x over the group. A row's bits do not depend on the number of rows of x.
+// run += offset * sum of x over the group. Where a path's codes are too large by a constant (`shift`), d begins with
+// that much of x's sum less. A row's bits do not depend on the number of rows of x.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +22,7 @@ struct TileFloatPath {
     static constexpr CodeKind code_kind = kind;
     static constexpr bool tiled = true;
     static constexpr int chunk = tile_chunk(kind);
+    static constexpr float shift = 0;   // what its codes are too large by
     TileCodec<kind> codec;
     explicit TileFloatPath(const WeightFormat& format) : codec(format) {}
 
@@ -108,12 +110,19 @@ __attribute__((noinline)) void dot_tiles(const TileReader<Path>& reader, std::in
         for (int g = 0; g < groups; ++g) {
             F32 d[R][M][2];
             unroll<R>([&](auto r) __attribute__((always_inline)) {
-                unroll<M>([&](auto m) __attribute__((always_inline)) { d[r][m][0] = d[r][m][1] = zero(); });
+                unroll<M>([&](auto m) __attribute__((always_inline)) {
+                    d[r][m][0] = path.shift == 0 ? zero() : set1(-path.shift * sums[m][g]);
+                    d[r][m][1] = zero();
+                });
             });
             const std::int64_t last = std::min<std::int64_t>(c + group_chunks, chunks);
             for (; c < last; ++c) {
                 path.dot(codes, parts, c, x, d);
-                unroll<R>([&](auto r) __attribute__((always_inline)) { prefetch(codes[r].low + ahead + c * 64); });
+                constexpr int lines = tile_lines(Path::code_kind);
+                unroll<R>([&](auto r) __attribute__((always_inline)) {
+                    unroll<lines>([&](auto l)
+                                      __attribute__((always_inline)) { prefetch(codes[r].low + ahead + (c * lines + l) * 64); });
+                });
             }
             unroll<R>([&](auto r) __attribute__((always_inline)) {
                 const F32 scale = load(scales[r] + g * kLanes);

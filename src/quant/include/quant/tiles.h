@@ -8,12 +8,16 @@
 //
 //   scales, offsets   per group one element a row
 //   super scales, super minima   one f16 a row, and then padding to 64 bytes
-//   low    codes' low bits (2 for 2 and 3 bits, 4 for 4, 5 and 6, else 8): a u32 of a row's next
+//   low    codes' low bits (2 for 2 and 3 bits, 4 for 4 and 5, else 8): a u32 of a row's next
 //          `chunk` = 32 / low bits codes, lowest first, then the next row's; then the next chunk
 //   high   the bit above (3, 5 bits): per chunk a u32 mask for each j < chunk / 2, whose bit
-//          2 * row + h is of the chunk's code j + h * chunk / 2;
-//          the two bits above (6 bits): per sixteen columns a u32 a row, the byte 2 * h + c of which
-//          has codes 8c + 4h .. 8c + 4h + 3, lowest first
+//          2 * row + h is of the chunk's code j + h * chunk / 2
+//
+// Codes of 6 bits lie whole in `low`: per chunk of sixteen columns three lines, each with a u32 a row. Bits 0-15 of
+// the three are of columns 0-7 and bits 16-31 of columns 8-15: line l has code 2l in bits 0-5, code 2l + 1 in bits
+// 6-11, and in bits 12-15 of lines 0, 1, 2 the parts of codes 6 and 7: bits 0-3 of code 6; its bits 4-5 and then
+// bits 0-1 of code 7; bits 2-5 of code 7. So six of eight codes come out with one shift and mask, as words for
+// products of pairs.
 //
 // Low and high parts are whole lines of 64 bytes but in a unit shorter than 32 columns, which is padded.
 #pragma once
@@ -30,12 +34,16 @@ inline constexpr int kUnitColumns = 256;  // columns of a unit
 
 // Where things lie in a unit of `columns` columns, bytes.
 struct TileUnit {
-    int low_bits, chunk;  // bits of a code in `low`, codes of a u32 there
+    int low_bits, chunk;  // bits of a code in `low`, codes of a row that lie together there
     std::size_t offsets, super_scales, super_mins, low, high;  // scales are at 0
     std::size_t scale_bytes;                                      // of one scale or offset
     std::size_t bytes;
 };
 TileUnit tile_unit(const WeightFormat& format, std::int64_t columns);
+
+// Codes 0-7 of a half chunk of 6 bits to their three words, and back.
+void pack_sixes(const unsigned (&codes)[8], std::uint16_t (&words)[3]);
+unsigned code_of_sixes(const std::uint16_t (&words)[3], int code);
 
 // Whether a format has such a layout: all coded ones but streams of 1, 3, 5 and 6 bits.
 bool can_tile(const WeightFormat& format);
