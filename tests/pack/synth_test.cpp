@@ -1,3 +1,4 @@
+#include "pack/quantize.h"
 #include "pack/synth.h"
 
 #include <gtest/gtest.h>
@@ -246,6 +247,35 @@ TEST(Synth, TokenizersAreConsistent) {
     }
 }
 
+// Chunks are quantised as the same values in a folder are.
+TEST(Synth, MlxFolderIsTheQuantisedFolder) {
+    for (const char* shape : {"qwen3-tiny", "qwen3-moe-tiny", "qwen3.5-tiny", "qwen3.5-moe-tiny"})
+        for (const char* type : {"q4", "q8g32", "mxfp4"}) {
+            const TestFolder folder;
+            synthesise(options(shape, "bf16", folder / "hf", "hf"));
+            synthesise(options(shape, type, folder / "mlx", "mlx"));
+            QuantizeOptions quantising;
+            quantising.source = folder / "hf";
+            quantising.output = folder / "quantised";
+            quantising.recipes = {type};
+            quantize(quantising);
+            const auto found = open_model_file(folder / "mlx"), expected = open_model_file(folder / "quantised");
+            ASSERT_EQ(found->format, ModelFormat::mlx);
+            EXPECT_EQ(found->tensors.size(), expected->tensors.size()) << shape << " " << type;
+            EXPECT_EQ(nlohmann::json(found->config["quantization"]), nlohmann::json(expected->config["quantization"])) << shape << " " << type;
+            for (const Tensor& tensor : expected->tensors) {
+                const Tensor* same = found->find(tensor.name);
+                ASSERT_TRUE(same) << shape << " " << type << " " << tensor.name;
+                EXPECT_EQ(same->shape, tensor.shape) << tensor.name;
+                EXPECT_EQ(same->dtype, tensor.dtype) << tensor.name;
+                ASSERT_EQ(same->data.size(), tensor.data.size()) << tensor.name;
+                EXPECT_EQ(std::memcmp(same->data.data(), tensor.data.data(), tensor.data.size()), 0) << shape << " " << type << " " << tensor.name;
+            }
+            ThreadPool pool(2);
+            bind_model(*found, pool);
+        }
+}
+
 TEST(Synth, RefusesBadOptions) {
     const TestFolder folder;
     const std::string path = folder / "m";
@@ -255,8 +285,7 @@ TEST(Synth, RefusesBadOptions) {
                  "there is no type 'q9' to synthesise; known are q4_0");
     EXPECT_ERROR(synthesise(options("qwen3-tiny", "f32", path, "onnx")), invalid_input,
                  "there is no format 'onnx' to synthesise");
-    EXPECT_ERROR(synthesise(options("qwen3-tiny", "f32", path, "mlx")), unsupported,
-                 "synthetic models in MLX's format are not built");
+    EXPECT_ERROR(synthesise(options("qwen3-tiny", "q4_0", path, "mlx")), invalid_input, "q4_0");
     EXPECT_ERROR(synthesise(options("qwen3-tiny", "q4_0", path, "hf")), invalid_input,
                  "holds bf16, f16 or f32, not q4_0");
     EXPECT_ERROR(synthesise(options("qwen3-tiny", "f32", "")), invalid_input,

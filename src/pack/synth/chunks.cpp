@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/float16.h"
 #include "pack/gguf_encode.h"
 
 namespace forge::synth {
@@ -33,10 +34,10 @@ std::vector<float> chunk_pool(std::uint64_t seed, ThreadPool& threads) {
     return pool;
 }
 
-EncodedChunks::EncodedChunks(const std::vector<float>& pool, GgufType type, ThreadPool& threads)
-    : block_(gguf_block_size(static_cast<std::uint32_t>(type)).value()),
-      chunk_bytes_(static_cast<std::size_t>(chunk_values / block_.elements * block_.bytes)),
-      bytes_(chunk_count * chunk_bytes_) {
+EncodedChunks::EncodedChunks(const std::vector<float>& pool, GgufType type, ThreadPool& threads) {
+    const BlockSize block = gguf_block_size(static_cast<std::uint32_t>(type)).value();
+    chunk_bytes_ = static_cast<std::size_t>(chunk_values / block.elements * block.bytes);
+    bytes_.resize(chunk_count * chunk_bytes_);
     threads.parallel_for(chunk_count, 16, [&](std::size_t first, std::size_t last) {
         for (std::size_t i = first; i < last; ++i)
             encode_gguf_row(type, pool.data() + i * chunk_values, chunk_values,
@@ -44,8 +45,19 @@ EncodedChunks::EncodedChunks(const std::vector<float>& pool, GgufType type, Thre
     });
 }
 
-std::size_t EncodedChunks::row_bytes(std::int64_t cols) const {
-    return static_cast<std::size_t>(cols / block_.elements * block_.bytes);
+MlxChunks::MlxChunks(const std::vector<float>& pool, const MlxFormat& format, ThreadPool& threads) {
+    const MlxRowBytes bytes = mlx_row_bytes(format, chunk_values, DType::bf16);
+    std::vector<std::byte> codes(chunk_count * bytes.codes), scales(chunk_count * bytes.scales), biases(chunk_count * bytes.biases);
+    threads.parallel_for(chunk_count, 16, [&](std::size_t first, std::size_t last) {
+        float row[chunk_values];
+        for (std::size_t i = first; i < last; ++i) {
+            for (int e = 0; e < chunk_values; ++e) row[e] = round_to<bf16>(pool[i * chunk_values + static_cast<std::size_t>(e)]);
+            encode_mlx_row(format, DType::bf16, row, codes.data() + i * bytes.codes, scales.data() + i * bytes.scales, biases.data() + i * bytes.biases);
+        }
+    });
+    planes.emplace_back(bytes.codes, std::move(codes));
+    planes.emplace_back(bytes.scales, std::move(scales));
+    if (bytes.biases > 0) planes.emplace_back(bytes.biases, std::move(biases));
 }
 
 void EncodedChunks::copy_row(std::uint64_t key, std::int64_t row, std::int64_t cols, std::byte* out) const {

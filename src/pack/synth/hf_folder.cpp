@@ -31,7 +31,9 @@ PlainType plain_type(GgufType type) {
     return {GgufType::f32, DType::f32, "float32"};
 }
 
-Json config_of(const Shape& s, const Tokenizer& t, std::string_view torch_type) {
+}  // namespace
+
+Json hf_config(const Shape& s, const Tokenizer& t, std::string_view torch_type) {
     Json c;
     switch (s.family) {
         case Family::llama:
@@ -111,6 +113,8 @@ Json config_of(const Shape& s, const Tokenizer& t, std::string_view torch_type) 
     c["torch_dtype"] = torch_type;
     return c;
 }
+
+namespace {
 
 Json generation_config_of(const Tokenizer& t) {
     Json c;
@@ -241,6 +245,13 @@ void write_weights(const fs::path& path, const SynthOptions& options, const Shap
 
 }  // namespace
 
+void write_tokenizer_files(const fs::path& folder, const Shape& shape, const Tokenizer& tokenizer) {
+    write_file_atomically(folder / "generation_config.json", generation_config_of(tokenizer).dump(2) + "\n");
+    write_file_atomically(folder / "tokenizer_config.json", tokenizer_config_of(shape, tokenizer).dump(2) + "\n");
+    write_file_atomically(folder / "chat_template.jinja", tokenizer.chat_template);
+    write_file_atomically(folder / "tokenizer.json", tokenizer_json(tokenizer));
+}
+
 void write_hf(const SynthOptions& options, const Shape& shape, ThreadPool& threads, SynthSummary& summary) {
     const fs::path folder(options.output);
     std::error_code reason;
@@ -249,14 +260,9 @@ void write_hf(const SynthOptions& options, const Shape& shape, ThreadPool& threa
     const PlainType type = plain_type(recipe_named(options.type).type);
     const Tokenizer tokenizer = make_tokenizer(shape);
     write_weights(folder / "model.safetensors", options, shape, type, threads, summary);
-    const auto write_json = [&](const char* name, const Json& json) {
-        write_file_atomically(folder / name, json.dump(2) + "\n");
-    };
-    write_json("generation_config.json", generation_config_of(tokenizer));
-    write_json("tokenizer_config.json", tokenizer_config_of(shape, tokenizer));
-    write_file_atomically(folder / "chat_template.jinja", tokenizer.chat_template);
-    write_file_atomically(folder / "tokenizer.json", tokenizer_json(tokenizer));
-    write_json("config.json", config_of(shape, tokenizer, type.torch));  // last: it makes the folder a model
+    write_tokenizer_files(folder, shape, tokenizer);
+    // Last: it makes the folder a model.
+    write_file_atomically(folder / "config.json", hf_config(shape, tokenizer, type.torch).dump(2) + "\n");
 }
 
 }  // namespace forge::synth

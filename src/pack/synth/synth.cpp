@@ -45,26 +45,26 @@ void write_matrix(const TensorPlan& tensor, std::uint64_t key, const EncodedChun
 
 }  // namespace synth
 
-SynthSummary synthesise(const SynthOptions& options) {
+SynthSummary synthesise(const SynthOptions& given) {
+    SynthOptions options = given;
+    const bool mlx = options.format == "mlx";
+    if (options.type.empty()) options.type = mlx ? "q4" : options.format == "hf" ? "bf16" : "q4_k_m";
     const synth::Shape& shape = synth::shape_named(options.shape);
-    const synth::Recipe& recipe = synth::recipe_named(options.type);
     if (options.output.empty()) fail("no output file or folder is given for the synthetic model");
-    if (options.format == "mlx")
-        fail(ErrorKind::unsupported,
-             "synthetic models in MLX's format are not built into this version; use gguf or hf");
-    if (options.format != "gguf" && options.format != "hf")
-        fail("there is no format '{}' to synthesise; known are gguf and hf", options.format);
-    if (options.format == "hf" && !recipe.plain)
-        fail("a Hugging Face folder holds bf16, f16 or f32, not {}; choose one of them or the format gguf",
-             recipe.name);
+    if (!mlx && options.format != "gguf" && options.format != "hf")
+        fail("there is no format '{}' to synthesise; known are gguf, hf and mlx", options.format);
+    if (!mlx) {
+        const synth::Recipe& recipe = synth::recipe_named(options.type);
+        if (options.format == "hf" && !recipe.plain)
+            fail("a Hugging Face folder holds bf16, f16 or f32, not {}; choose one of them or the format gguf or mlx",
+                 recipe.name);
+    }
     if (!options.overwrite && std::filesystem::exists(options.output))
         fail("{} exists already; remove it or choose another name", options.output);
     ThreadPool threads(options.threads);
     SynthSummary summary;
-    if (options.format == "gguf")
-        write_gguf(options, shape, threads, summary);
-    else
-        write_hf(options, shape, threads, summary);
+    const auto write = mlx ? synth::write_mlx : options.format == "gguf" ? synth::write_gguf : synth::write_hf;
+    write(options, shape, threads, summary);
     return summary;
 }
 

@@ -1,7 +1,9 @@
-// The two outputs. Both fill `summary` and draw a progress bar.
+// The outputs. All fill `summary` and draw a progress bar.
 #pragma once
 
+#include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <span>
 
 #include "base/progress.h"
@@ -16,6 +18,11 @@ namespace forge::synth {
 
 void write_gguf(const SynthOptions& options, const Shape& shape, ThreadPool& threads, SynthSummary& summary);
 void write_hf(const SynthOptions& options, const Shape& shape, ThreadPool& threads, SynthSummary& summary);
+void write_mlx(const SynthOptions& options, const Shape& shape, ThreadPool& threads, SynthSummary& summary);
+
+// Everything of a folder but weights and config.json, and the Hugging Face config.
+void write_tokenizer_files(const std::filesystem::path& folder, const Shape& shape, const Tokenizer& tokenizer);
+nlohmann::ordered_json hf_config(const Shape& shape, const Tokenizer& tokenizer, std::string_view torch_type);
 
 // Makes the rows of one matrix in parallel and hands them to `write` in order,
 // some megabytes at a time. interleaved_heads: as GGUF stores llama's q and k.

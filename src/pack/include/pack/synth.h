@@ -16,8 +16,8 @@ namespace forge {
 
 struct SynthOptions {
     std::string shape;            // one of synth_shapes()
-    std::string type = "q4_k_m";  // one of synth_types()
-    std::string format = "gguf";  // "gguf": a file; "hf": a folder (types bf16, f16, f32)
+    std::string type = {};        // one of synth_types(), for mlx a recipe of pack/quantize.h ("q4", "mxfp4"); empty: q4_k_m, bf16, q4
+    std::string format = "gguf";  // "gguf": a file; "hf": a folder (types bf16, f16, f32); "mlx": a quantised folder
     std::uint64_t seed = 1;
     std::string output;      // the file or folder to make
     bool overwrite = false;  // otherwise an existing output is an Error
