@@ -52,7 +52,7 @@ double relative_error(const std::vector<float>& reference, const std::vector<flo
 
 // Hybrids and experts: every tensor that the family needs, in its shape, in both formats.
 TEST(Synth, MixedShapesAreCompleteModels) {
-    for (const char* shape : {"qwen3-moe-tiny", "qwen3.5-tiny", "qwen3.5-moe-tiny"}) {
+    for (const char* shape : {"qwen3-moe-tiny", "qwen3.5-tiny", "qwen3.5-moe-tiny", "gemma4-tiny"}) {
         const TestFolder folder;
         const SynthSummary gguf = synthesise(options(shape, "q4_0", folder / "m.gguf"));
         const SynthSummary hf = synthesise(options(shape, "bf16", folder / "hf", "hf"));
@@ -249,7 +249,7 @@ TEST(Synth, TokenizersAreConsistent) {
 
 // Chunks are quantised as the same values in a folder are.
 TEST(Synth, MlxFolderIsTheQuantisedFolder) {
-    for (const char* shape : {"qwen3-tiny", "qwen3-moe-tiny", "qwen3.5-tiny", "qwen3.5-moe-tiny"})
+    for (const char* shape : {"qwen3-tiny", "qwen3-moe-tiny", "qwen3.5-tiny", "qwen3.5-moe-tiny", "gemma4-tiny"})
         for (const char* type : {"q4", "q8g32", "mxfp4"}) {
             const TestFolder folder;
             synthesise(options(shape, "bf16", folder / "hf", "hf"));

@@ -18,6 +18,8 @@ std::string_view architecture(Family family) {
             return "qwen3";
         case Family::gemma3:
             return "gemma3";
+        case Family::gemma4:
+            return "gemma4";
         case Family::qwen3_moe:
             return "qwen3moe";
         case Family::qwen35:
@@ -26,6 +28,29 @@ std::string_view architecture(Family family) {
             return "qwen35moe";
     }
     fail(ErrorKind::internal, "a model family has no GGUF architecture");
+}
+
+// What differs from layer to layer.
+void set_gemma4(const Shape& s, const std::string& arch, GgufWriter& out) {
+    std::vector<std::int32_t> widths;
+    std::vector<bool> sliding;
+    for (int layer = 0; layer < s.layers; ++layer) {
+        widths.push_back(s.layer_feed_forward(layer));
+        sliding.push_back(!s.global(layer));
+    }
+    out.set_i32s(arch + ".feed_forward_length", widths);
+    out.set_bools(arch + ".attention.sliding_window_pattern", sliding);
+    const std::pair<const char*, int> numbers[] = {
+        {"attention.head_count", s.heads}, {"attention.head_count_kv", s.kv_heads}, {"attention.sliding_window", s.window},
+        {"attention.key_length", s.gemma4.head_dim}, {"attention.value_length", s.gemma4.head_dim}, {"attention.key_length_swa", s.head_dim},
+        {"attention.value_length_swa", s.head_dim}, {"attention.shared_kv_layers", s.gemma4.shared},
+        {"embedding_length_per_layer_input", s.gemma4.per_layer}, {"rope.dimension_count", s.gemma4.head_dim},
+        {"rope.dimension_count_swa", s.head_dim}, {"vocab_size", s.vocab}};
+    for (const auto& [key, value] : numbers) out.set_u32(arch + "." + key, static_cast<std::uint32_t>(value));
+    out.set_f32(arch + ".attention.layer_norm_rms_epsilon", static_cast<float>(s.norm_eps));
+    out.set_f32(arch + ".rope.freq_base", static_cast<float>(s.rope_theta));
+    out.set_f32(arch + ".rope.freq_base_swa", 10000);
+    out.set_f32(arch + ".final_logit_softcapping", static_cast<float>(s.gemma4.softcap));
 }
 
 void set_dimensions(const Shape& s, const Recipe& recipe, GgufWriter& out) {
@@ -44,6 +69,7 @@ void set_dimensions(const Shape& s, const Recipe& recipe, GgufWriter& out) {
     u32("context_length", s.context);
     u32("block_count", s.layers);
     u32("embedding_length", s.hidden);
+    if (s.gemma4.interval > 0) return set_gemma4(s, arch, out);
     if (s.feed_forward > 0) u32("feed_forward_length", s.feed_forward);
     u32("attention.head_count", s.heads);
     u32("attention.head_count_kv", s.kv_heads);

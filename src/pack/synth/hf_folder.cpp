@@ -45,6 +45,9 @@ Json hf_config(const Shape& s, const Tokenizer& t, std::string_view torch_type) 
         case Family::gemma3:
             c = {{"architectures", {"Gemma3ForCausalLM"}}, {"model_type", "gemma3_text"}};
             break;
+        case Family::gemma4:
+            c = {{"architectures", {"Gemma4ForCausalLM"}}, {"model_type", "gemma4_text"}};
+            break;
         case Family::qwen3_moe:
             c = {{"architectures", {"Qwen3MoeForCausalLM"}}, {"model_type", "qwen3_moe"}};
             break;
@@ -85,7 +88,7 @@ Json hf_config(const Shape& s, const Tokenizer& t, std::string_view torch_type) 
     c["rms_norm_eps"] = s.norm_eps;
     c["tie_word_embeddings"] = s.tied;
     c["attention_bias"] = false;
-    c["rope_theta"] = s.rope_theta;
+    if (s.family != Family::gemma4) c["rope_theta"] = s.rope_theta;
     if (s.family == Family::gemma3) {
         c["hidden_activation"] = "gelu_pytorch_tanh";
         c["rope_local_base_freq"] = 10000.0;
@@ -95,7 +98,20 @@ Json hf_config(const Shape& s, const Tokenizer& t, std::string_view torch_type) 
         c["attn_logit_softcapping"] = nullptr;
         c["layer_types"] = Json::array();
         for (int layer = 0; layer < s.layers; ++layer)
-            c["layer_types"].push_back((layer + 1) % 6 == 0 ? "full_attention" : "sliding_attention");
+            c["layer_types"].push_back(s.global(layer) ? "full_attention" : "sliding_attention");
+    } else if (s.family == Family::gemma4) {
+        c["hidden_activation"] = "gelu_pytorch_tanh";
+        c["sliding_window"] = s.window;
+        c["global_head_dim"] = s.gemma4.head_dim;
+        c["num_kv_shared_layers"] = s.gemma4.shared;
+        c["use_double_wide_mlp"] = true;
+        c["hidden_size_per_layer_input"] = s.gemma4.per_layer;
+        c["vocab_size_per_layer_input"] = s.vocab;
+        c["final_logit_softcapping"] = s.gemma4.softcap;
+        c["rope_parameters"] = {{"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 10000.0}}},
+                                {"full_attention", {{"rope_type", "proportional"}, {"rope_theta", s.rope_theta}, {"partial_rotary_factor", 0.25}}}};
+        c["layer_types"] = Json::array();
+        for (int layer = 0; layer < s.layers; ++layer) c["layer_types"].push_back(s.global(layer) ? "full_attention" : "sliding_attention");
     } else {
         c["hidden_act"] = "silu";
     }
@@ -105,7 +121,7 @@ Json hf_config(const Shape& s, const Tokenizer& t, std::string_view torch_type) 
                              {"low_freq_factor", 1.0},
                              {"high_freq_factor", 4.0},
                              {"original_max_position_embeddings", 8192}};
-    else
+    else if (s.family != Family::gemma4)
         c["rope_scaling"] = nullptr;
     c["bos_token_id"] = t.bos >= 0 ? Json(t.bos) : Json();
     c["eos_token_id"] = t.eos;

@@ -13,7 +13,8 @@ const std::vector<Shape>& shapes() {
     using enum Family;
     //  name, title, family, layers, hidden, heads, kv_heads, head_dim, feed_forward, vocab, context,
     //  tied, rope_theta, rope_factor, window, norm_eps, {experts, per token, width, shared width},
-    //  {interval of full attention, key heads, value heads, key and value dimensions}
+    //  {interval of full attention, key heads, value heads, key and value dimensions},
+    //  {interval and head width of full attention, layers that share caches, numbers a layer takes, softcap}
     // clang-format off
     static const std::vector<Shape> table = {
         {"qwen3-0.6b", "Synthetic Qwen3 0.6B", qwen3, 28, 1024, 16, 8, 128, 3072, 151936, 40960, true, 1e6, 0,
@@ -34,6 +35,8 @@ const std::vector<Shape>& shapes() {
          0, 1e-6, {}, {4, 16, 32, 128, 128}},
         {"qwen3.6-35b-a3b", "Synthetic Qwen3.6 35B-A3B", qwen35_moe, 40, 2048, 16, 2, 256, 0, 248320, 262144, false, 1e7, 0,
          0, 1e-6, {256, 8, 512, 512}, {4, 16, 32, 128, 128}},
+        {"gemma-4-e2b", "Synthetic Gemma 4 E2B", gemma4, 35, 1536, 8, 1, 256, 6144, 262144, 131072, true, 1e6, 0,
+         512, 1e-6, {}, {}, {5, 512, 20, 256, 30}},
         {"qwen3-moe-tiny", "Synthetic Qwen3 MoE tiny", qwen3_moe, 3, 256, 4, 2, 64, 768, 2048, 4096, false, 1e6, 0,
          0, 1e-6, {8, 2, 256, 0}},
         {"qwen3.5-tiny", "Synthetic Qwen3.5 tiny", qwen35, 4, 256, 4, 2, 64, 768, 2048, 4096, true, 1e7, 0,
@@ -45,6 +48,8 @@ const std::vector<Shape>& shapes() {
          false, 5e5, 8, 0, 1e-5},
         {"gemma3-tiny", "Synthetic Gemma 3 tiny", gemma3, 6, 160, 4, 1, 64, 544, 1024, 4096,
          true, 1e6, 0, 32, 1e-6},
+        {"gemma4-tiny", "Synthetic Gemma 4 tiny", gemma4, 6, 160, 4, 1, 32, 544, 1024, 4096,
+         true, 1e6, 0, 32, 1e-6, {}, {}, {2, 64, 2, 32, 30}},
     };
     // clang-format on
     return table;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numbers>
@@ -72,36 +73,45 @@ void append_experts(const Shape& s, const NameOf& hf, const NameOf& gguf, std::v
     out.push_back(matrix(hf("mlp.shared_expert.down_proj"), gguf("ffn_down_shexp"), s.hidden, s.moe.shared_width, Use::ffn_down));
 }
 
+void append_per_layer_input(const Shape& s, const NameOf& hf, const NameOf& gguf, std::vector<TensorPlan>& out) {
+    out.push_back(matrix(hf("per_layer_input_gate"), gguf("inp_gate"), s.gemma4.per_layer, s.hidden));
+    out.push_back(matrix(hf("per_layer_projection"), gguf("proj"), s.hidden, s.gemma4.per_layer));
+    out.push_back(norm(hf("post_per_layer_input_norm"), gguf("post_norm"), s.hidden, false));
+    out.push_back(norm(bare(hf("layer_scalar")), gguf("layer_output_scale"), 1, false));
+}
+
 void append_layer(const Shape& s, int layer, std::vector<TensorPlan>& out) {
     const std::size_t first = out.size();
-    const bool gemma = s.family == Family::gemma3, hybrid = s.delta.interval > 0;
+    const bool gemma4 = s.family == Family::gemma4, gemma = s.family == Family::gemma3 || gemma4, hybrid = s.delta.interval > 0;
     const auto hf = [&](std::string_view name) {
         return fmt::format("model.layers.{}.{}.weight", layer, name);
     };
     const auto gguf = [&](std::string_view name) { return fmt::format("blk.{}.{}.weight", layer, name); };
-    const std::int64_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
-    const bool shifted = gemma || hybrid;   // norms that Hugging Face stores less 1
+    const std::int64_t head_dim = s.layer_head_dim(layer), feed_forward = s.layer_feed_forward(layer);
+    const std::int64_t q = s.heads * head_dim, kv = s.kv_heads * head_dim;
+    const bool shifted = s.family == Family::gemma3 || hybrid;   // norms that Hugging Face stores less 1
     out.push_back(norm(hf("input_layernorm"), gguf("attn_norm"), s.hidden, shifted));
     if (s.recurrent(layer)) {
         append_delta(s, hf, gguf, out);
     } else {
-    // A gate behind every head's query.
-    out.push_back(matrix(hf("self_attn.q_proj"), gguf("attn_q"), hybrid ? 2 * q : q, s.hidden));
-    out.push_back(matrix(hf("self_attn.k_proj"), gguf("attn_k"), kv, s.hidden));
-    if (s.family == Family::llama) {
-        out[out.size() - 2].interleaved_heads = s.heads;
-        out[out.size() - 1].interleaved_heads = s.kv_heads;
-    }
-    out.push_back(matrix(hf("self_attn.v_proj"), gguf("attn_v"), kv, s.hidden, Use::attn_v));
-    if (s.family != Family::llama) {
-        out.push_back(norm(hf("self_attn.q_norm"), gguf("attn_q_norm"), s.head_dim, shifted));
-        out.push_back(norm(hf("self_attn.k_norm"), gguf("attn_k_norm"), s.head_dim, shifted));
-    }
-    out.push_back(matrix(hf("self_attn.o_proj"), gguf("attn_output"), s.hidden, q));
+        const bool own_cache = !s.shares_cache(layer);
+        // A gate behind every head's query.
+        out.push_back(matrix(hf("self_attn.q_proj"), gguf("attn_q"), hybrid ? 2 * q : q, s.hidden));
+        if (own_cache) out.push_back(matrix(hf("self_attn.k_proj"), gguf("attn_k"), kv, s.hidden));
+        if (s.family == Family::llama) {
+            out[out.size() - 2].interleaved_heads = s.heads;
+            out[out.size() - 1].interleaved_heads = s.kv_heads;
+        }
+        if (own_cache) out.push_back(matrix(hf("self_attn.v_proj"), gguf("attn_v"), kv, s.hidden, Use::attn_v));
+        if (s.family != Family::llama) {
+            out.push_back(norm(hf("self_attn.q_norm"), gguf("attn_q_norm"), head_dim, shifted));
+            if (own_cache) out.push_back(norm(hf("self_attn.k_norm"), gguf("attn_k_norm"), head_dim, shifted));
+        }
+        out.push_back(matrix(hf("self_attn.o_proj"), gguf("attn_output"), s.hidden, q));
     }
     if (gemma) {
-        out.push_back(norm(hf("post_attention_layernorm"), gguf("post_attention_norm"), s.hidden, true));
-        out.push_back(norm(hf("pre_feedforward_layernorm"), gguf("ffn_norm"), s.hidden, true));
+        out.push_back(norm(hf("post_attention_layernorm"), gguf("post_attention_norm"), s.hidden, shifted));
+        out.push_back(norm(hf("pre_feedforward_layernorm"), gguf("ffn_norm"), s.hidden, shifted));
     } else {
         out.push_back(norm(hf("post_attention_layernorm"), gguf(hybrid ? "post_attention_norm" : "ffn_norm"), s.hidden, hybrid));
     }
@@ -110,10 +120,11 @@ void append_layer(const Shape& s, int layer, std::vector<TensorPlan>& out) {
         for (std::size_t i = first; i < out.size(); ++i) out[i].layer = layer;
         return;
     }
-    out.push_back(matrix(hf("mlp.gate_proj"), gguf("ffn_gate"), s.feed_forward, s.hidden));
-    out.push_back(matrix(hf("mlp.up_proj"), gguf("ffn_up"), s.feed_forward, s.hidden));
-    out.push_back(matrix(hf("mlp.down_proj"), gguf("ffn_down"), s.hidden, s.feed_forward, Use::ffn_down));
-    if (gemma) out.push_back(norm(hf("post_feedforward_layernorm"), gguf("post_ffw_norm"), s.hidden, true));
+    out.push_back(matrix(hf("mlp.gate_proj"), gguf("ffn_gate"), feed_forward, s.hidden));
+    out.push_back(matrix(hf("mlp.up_proj"), gguf("ffn_up"), feed_forward, s.hidden));
+    out.push_back(matrix(hf("mlp.down_proj"), gguf("ffn_down"), s.hidden, feed_forward, Use::ffn_down));
+    if (gemma) out.push_back(norm(hf("post_feedforward_layernorm"), gguf("post_ffw_norm"), s.hidden, shifted));
+    if (gemma4) append_per_layer_input(s, hf, gguf, out);
     for (std::size_t i = first; i < out.size(); ++i) out[i].layer = layer;
 }
 
@@ -123,10 +134,15 @@ std::vector<TensorPlan> tensors_of(const Shape& s) {
     std::vector<TensorPlan> out;
     out.push_back(
         matrix("model.embed_tokens.weight", "token_embd.weight", s.vocab, s.hidden, Use::embedding));
-    if (s.rope_factor > 0) {
-        TensorPlan factors = matrix("", "rope_freqs.weight", 1, s.head_dim / 2);
+    if (s.rope_factor > 0 || s.gemma4.interval > 0) {
+        TensorPlan factors = matrix("", "rope_freqs.weight", 1, (s.gemma4.interval > 0 ? s.gemma4.head_dim : s.head_dim) / 2);
         factors.kind = Kind::rope_factors;
         out.push_back(factors);
+    }
+    if (const std::int64_t numbers = std::int64_t{s.gemma4.per_layer} * s.layers; numbers > 0) {
+        out.push_back(matrix("model.embed_tokens_per_layer.weight", "per_layer_token_embd.weight", s.vocab, numbers));
+        out.push_back(matrix("model.per_layer_model_projection.weight", "per_layer_model_proj.weight", numbers, s.hidden));
+        out.push_back(norm("model.per_layer_projection_norm.weight", "per_layer_proj_norm.weight", s.gemma4.per_layer, false));
     }
     for (int layer = 0; layer < s.layers; ++layer) append_layer(s, layer, out);
     out.push_back(norm("model.norm.weight", "output_norm.weight", s.hidden, s.family == Family::gemma3 || s.delta.interval > 0));
@@ -176,10 +192,15 @@ float norm_value(std::uint64_t key, std::int64_t i) {
     return 1.0f + static_cast<float>(k) / 64.0f;
 }
 
-// Frequencies of long waves are divided by the factor, those of short waves
+// Gemma 4: a quarter of the pairs turns, the others stand still. llama3: frequencies of long waves are divided by the factor, those of short waves
 // stay, those between are blended (spec of rope type "llama3").
 std::vector<float> rope_factors(const Shape& s) {
     constexpr double low = 1, high = 4, original_context = 8192;
+    if (s.gemma4.interval > 0) {
+        std::vector<float> factors(static_cast<std::size_t>(s.gemma4.head_dim / 2), 1e30f);
+        std::fill_n(factors.begin(), s.gemma4.head_dim / 8, 1.0f);
+        return factors;
+    }
     std::vector<float> factors(static_cast<std::size_t>(s.head_dim / 2));
     for (std::size_t i = 0; i < factors.size(); ++i) {
         const double frequency = std::pow(s.rope_theta, -2.0 * static_cast<double>(i) / s.head_dim);

@@ -12,7 +12,7 @@ namespace forge::synth {
 enum class Kind : std::uint8_t {
     matrix,        // rows x cols of chunks
     norm,          // cols values around 1
-    rope_factors,  // GGUF only: divisors of the rope frequencies (llama3 scaling)
+    rope_factors,  // GGUF only: divisors of the rope frequencies (llama3 scaling, Gemma 4's global layers)
     conv,          // rows x cols taps of a causal convolution
     decay,         // cols rates: A_log, which GGUF stores as -exp(A_log)
     decay_bias,    // cols values around -2

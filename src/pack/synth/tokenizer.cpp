@@ -79,6 +79,7 @@ std::vector<std::string> set_family(Family family, Tokenizer& t, std::string& bo
             return {"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
                     "<|eot_id|>"};
         case Family::gemma3:
+        case Family::gemma4:
             t.gguf_pre = "gpt-2";
             t.add_bos = true;
             t.chat_template = gemma_template;
