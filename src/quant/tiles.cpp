@@ -64,42 +64,54 @@ void write_masks(const Rows& rows, std::int64_t columns, int chunk, std::byte* o
         }
 }
 
-// Codes of 6 bits from the planes: nibbles, and two bits above of which byte 2 * w + h of a block of 256 columns has
-// those of elements 128 * h + 4 * w and three more.
-void write_sixes(const Rows& low, const Rows& high, std::int64_t columns, std::byte* out) {
+// Codes of 5 and 6 bits from their planes. High bits: of 5, four masks for 128 columns, bit w of mask j is of element
+// 4w + j; of 6, the byte 2w + h of a block of 256 columns has those of elements 128h + 4w and three more.
+void write_whole(const Rows& low, const Rows& high, const TileUnit& unit, std::int64_t columns, std::byte* out) {
+    const int bits = unit.low_bits, half = unit.chunk / 2, lines = unit.chunk * bits / 32;
     for (int i = 0; i < kTiledRows; ++i) {
         if (!low.at[i]) continue;
-        const auto code = [&](std::int64_t e) {
-            if (e >= columns) return 0u;
-            const unsigned four = std::to_integer<unsigned>(low.at[i][e / 2]) >> (4 * (e % 2)) & 15;
-            const unsigned two = std::to_integer<unsigned>(high.at[i][2 * (e % 128 / 4) + e / 128]) >> (2 * (e % 4)) & 3;
-            return four | two << 4;
+        const auto above = [&](std::int64_t e) {
+            if (bits == 5) return load_u32(high.at[i] + e / 128 * 16 + e % 4 * 4) >> (e % 128 / 4) & 1;
+            return std::to_integer<unsigned>(high.at[i][2 * (e % 128 / 4) + e / 128]) >> (2 * (e % 4)) & 3;
         };
-        for (std::int64_t e = 0; e < columns; e += 16)
-            for (int half = 0; half < 2; ++half) {
-                unsigned codes[8];
-                for (int j = 0; j < 8; ++j) codes[j] = code(e + 8 * half + j);
-                std::uint16_t words[3];
-                pack_sixes(codes, words);
-                for (int line = 0; line < 3; ++line)
-                    std::memcpy(out + ((e / 16 * 3 + line) * kTiledRows + i) * 4 + 2 * half, &words[line], 2);
+        for (std::int64_t chunk = 0; chunk * unit.chunk < columns; ++chunk)
+            for (int h = 0; h < 2; ++h) {
+                unsigned codes[16] = {};
+                for (int j = 0; j < half; ++j) {
+                    const std::int64_t e = chunk * unit.chunk + h * half + j;
+                    if (e < columns) codes[j] = (std::to_integer<unsigned>(low.at[i][e / 2]) >> (4 * (e % 2)) & 15) | above(e) << 4;
+                }
+                std::uint16_t words[5];
+                pack_codes(bits, codes, words);
+                for (int line = 0; line < lines; ++line)
+                    std::memcpy(out + ((chunk * lines + line) * kTiledRows + i) * 4 + 2 * h, &words[line], 2);
             }
     }
 }
 
 std::size_t to_line(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-int low_bits_of(const WeightFormat& format) { return format.bits <= 3 ? 2 : format.bits <= 5 ? 4 : format.bits == 6 ? 6 : 8; }
+int low_bits_of(const WeightFormat& format) { return format.bits <= 3 ? 2 : format.bits <= 6 ? format.bits : 8; }
 
 }  // namespace
 
-void pack_sixes(const unsigned (&codes)[8], std::uint16_t (&words)[3]) {
-    const unsigned tops[3] = {codes[6] & 15, codes[6] >> 4 | (codes[7] & 3) << 2, codes[7] >> 2};
-    for (int line = 0; line < 3; ++line)
-        words[line] = static_cast<std::uint16_t>(codes[2 * line] | codes[2 * line + 1] << 6 | tops[line] << 12);
+void pack_codes(int bits, const unsigned* codes, std::uint16_t* words) {
+    const int whole = bits == 5 ? 3 : 2, lines = bits == 5 ? 5 : 3;   // codes of a line
+    const unsigned six[3] = {codes[6] & 15, codes[6] >> 4 | (codes[7] & 3) << 2, codes[7] >> 2};
+    for (int line = 0; line < lines; ++line) {
+        unsigned word = bits == 5 ? (codes[15] >> line & 1) << 15 : six[line] << 12;
+        for (int j = 0; j < whole; ++j) word |= codes[line * whole + j] << (bits * j);
+        words[line] = static_cast<std::uint16_t>(word);
+    }
 }
 
-unsigned code_of_sixes(const std::uint16_t (&words)[3], int code) {
+unsigned packed_code(int bits, const std::uint16_t* words, int code) {
+    if (bits == 5) {
+        if (code < 15) return words[code / 3] >> (5 * (code % 3)) & 31;
+        unsigned last = 0;
+        for (int line = 0; line < 5; ++line) last |= static_cast<unsigned>(words[line]) >> 15 << line;
+        return last;
+    }
     if (code < 6) return words[code / 2] >> (6 * (code % 2)) & 63;
     const unsigned middle = words[1] >> 12;
     return code == 6 ? words[0] >> 12 | (middle & 3) << 4 : middle >> 2 | words[2] >> 12 << 2;
@@ -113,7 +125,7 @@ bool can_tile(const WeightFormat& format) {
 TileUnit tile_unit(const WeightFormat& format, std::int64_t columns) {
     TileUnit unit{};
     unit.low_bits = low_bits_of(format);
-    unit.chunk = unit.low_bits == 6 ? 16 : 32 / unit.low_bits;
+    unit.chunk = unit.low_bits == 5 ? 32 : unit.low_bits == 6 ? 16 : 32 / unit.low_bits;
     const std::size_t groups = static_cast<std::size_t>(ceil_div(columns, format.group));
     unit.scale_bytes = scale_bytes(format.scale);
     std::size_t at = groups * unit.scale_bytes * kTiledRows;
@@ -149,8 +161,8 @@ void write_tile(const Weight& w, std::int64_t first, std::byte* tile) {
         const auto rows = [&](const Plane& plane, std::int64_t from) {
             return Rows(plane, first, w.rows, static_cast<std::size_t>(from));
         };
-        if (unit.low_bits == 6)
-            write_sixes(rows(w.codes, column / 2), rows(w.codes_high, column / 4), columns, tile + unit.low);
+        if (unit.low_bits == 5 || unit.low_bits == 6)
+            write_whole(rows(w.codes, column / 2), rows(w.codes_high, column * (unit.low_bits - 4) / 8), unit, columns, tile + unit.low);
         else
             write_low(rows(w.codes, column * unit.low_bits / 8), ceil_div(columns * unit.low_bits, 8), tile + unit.low);
         if (format.bits - unit.low_bits == 1)

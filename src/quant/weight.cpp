@@ -152,11 +152,12 @@ float element(const WeightFormat& format, const Affine& group, unsigned code, fl
 // Code of element e of row i in a unit of a tile.
 unsigned code_in_unit(const WeightFormat& format, const TileUnit& unit, const std::byte* at, int i, int e) {
     const int chunk = e / unit.chunk, in = e % unit.chunk, half = unit.chunk / 2;
-    if (unit.low_bits == 6) {
-        std::uint16_t words[3];
-        for (int line = 0; line < 3; ++line)
-            std::memcpy(&words[line], at + unit.low + ((chunk * 3 + line) * kTiledRows + i) * 4 + in / 8 * 2, 2);
-        return code_of_sixes(words, in % 8);
+    if (unit.low_bits == 5 || unit.low_bits == 6) {
+        const int lines = unit.chunk * unit.low_bits / 32;
+        std::uint16_t words[5];
+        for (int line = 0; line < lines; ++line)
+            std::memcpy(&words[line], at + unit.low + ((chunk * lines + line) * kTiledRows + i) * 4 + in / half * 2, 2);
+        return packed_code(unit.low_bits, words, in % half);
     }
     const unsigned low = load_u32(at + unit.low + (chunk * kTiledRows + i) * 4) >> (unit.low_bits * in) & ((1u << unit.low_bits) - 1);
     if (format.bits == unit.low_bits) return low;

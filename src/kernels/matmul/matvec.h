@@ -303,7 +303,8 @@ void matvec_rows_of(const Weight& w, const MatmulParams& p, const MatvecScratch&
 // Sums of x over the groups of w from its lane sums, for each row of x.
 inline void sum_groups(const Weight& w, const MatvecScratch& scratch, int tokens, const std::byte* x,
                        std::byte* out) {
-    const bool shifted = w.tiled && code_kind(w.format) == CodeKind::nibbles_2;   // see tile_words.h
+    const CodeKind kind = code_kind(w.format);
+    const bool shifted = w.tiled && (kind == CodeKind::nibbles_1 || kind == CodeKind::nibbles_2);   // see tile_words.h
     if (w.format.offset == OffsetKind::none && !shifted) return;
     const InputLayout layout = input_layout(w);
     for (int t = 0; t < tokens; ++t) {

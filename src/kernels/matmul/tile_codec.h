@@ -10,8 +10,10 @@ namespace forge::FORGE_SIMD {
 inline constexpr int kParts = kTiledRows / kLanes;  // vectors of a column
 
 // Columns whose codes lie together, and the lines of 64 bytes that they take.
-constexpr int tile_chunk(CodeKind kind) { return kind == CodeKind::nibbles_2 ? 16 : 32 / code_bits(kind); }
-constexpr int tile_lines(CodeKind kind) { return kind == CodeKind::nibbles_2 ? 3 : 1; }
+constexpr int tile_chunk(CodeKind kind) {
+    return kind == CodeKind::nibbles_1 ? 32 : kind == CodeKind::nibbles_2 ? 16 : 32 / code_bits(kind);
+}
+constexpr int tile_lines(CodeKind kind) { return kind == CodeKind::nibbles_1 ? 5 : kind == CodeKind::nibbles_2 ? 3 : 1; }
 
 // A unit as the codecs read it: where its codes are, from this vector's first row on.
 struct UnitCodes {
@@ -30,7 +32,7 @@ struct TileCodec : Codec<kind> {
     using Block = typename Codec<kind>::Block;
     static FORGE_INLINE Block load(const UnitCodes& unit, std::int64_t chunk, int part) {
         const U32 low = tile_low(unit, chunk);
-        if constexpr (kind == CodeKind::nibbles_1 || kind == CodeKind::pairs_1) {
+        if constexpr (kind == CodeKind::pairs_1) {
             const U32 row = lane_index() + set1(static_cast<std::uint32_t>(part * kLanes));
             return {low, unit.high + chunk * (tile_chunk(kind) / 2) * 4, row + row};
         } else {
@@ -39,34 +41,51 @@ struct TileCodec : Codec<kind> {
     }
 };
 
-// Six bits lie otherwise than in a row.
-template <>
-struct TileCodec<CodeKind::nibbles_2> {
+// Five and six bits lie whole, otherwise than in a row.
+template <CodeKind kind>
+struct WholeTileCodec {
+    static constexpr int lines = tile_lines(kind);
     struct Block {
-        U32 line[3];
+        U32 line[lines];
     };
     F32 zero_point;
-    explicit TileCodec(const WeightFormat& format) : zero_point(set1(static_cast<float>(format.zero))) {}
+    explicit WholeTileCodec(const WeightFormat& format) : zero_point(set1(static_cast<float>(format.zero))) {}
     static FORGE_INLINE Block load(const UnitCodes& unit, std::int64_t chunk, int) {
-        return {{tile_low(unit, 3 * chunk), tile_low(unit, 3 * chunk + 1), tile_low(unit, 3 * chunk + 2)}};
+        Block block;
+        unroll<lines>([&](auto l) __attribute__((always_inline)) { block.line[l] = tile_low(unit, lines * chunk + l); });
+        return block;
+    }
+    // `count` bits of a line from bit `from` on.
+    template <int from, int count>
+    static FORGE_INLINE U32 bits(U32 line) {
+        return shift_right<from>(line) & set1((std::uint32_t{1} << count) - 1);
     }
     template <int e>
     FORGE_INLINE F32 value(const Block& b) const {
-        constexpr int from = e / 8 * 16, code = e % 8;
-        const auto bits = [](auto low, U32 word, std::uint32_t mask)
-                              __attribute__((always_inline)) { return shift_right<low>(word) & set1(mask); };
-        using std::integral_constant;
+        constexpr int half = tile_chunk(kind) / 2, from = e / half * 16, code = e % half;
         U32 q;
-        if constexpr (code < 6)
-            q = bits(integral_constant<int, from + code % 2 * 6>{}, b.line[code / 2], 63);
-        else if constexpr (code == 6)
-            q = bits(integral_constant<int, from + 12>{}, b.line[0], 15) |
-                shift_left<4>(bits(integral_constant<int, from + 12>{}, b.line[1], 3));
-        else
-            q = bits(integral_constant<int, from + 14>{}, b.line[1], 3) |
-                shift_left<2>(bits(integral_constant<int, from + 12>{}, b.line[2], 15));
+        if constexpr (kind == CodeKind::nibbles_1 && code < 15) {
+            q = bits<from + code % 3 * 5, 5>(b.line[code / 3]);
+        } else if constexpr (kind == CodeKind::nibbles_1) {
+            q = bits<from + 15, 1>(b.line[0]) | shift_left<1>(bits<from + 15, 1>(b.line[1])) | shift_left<2>(bits<from + 15, 1>(b.line[2])) |
+                shift_left<3>(bits<from + 15, 1>(b.line[3])) | shift_left<4>(bits<from + 15, 1>(b.line[4]));
+        } else if constexpr (code < 6) {
+            q = bits<from + code % 2 * 6, 6>(b.line[code / 2]);
+        } else if constexpr (code == 6) {
+            q = bits<from + 12, 4>(b.line[0]) | shift_left<4>(bits<from + 12, 2>(b.line[1]));
+        } else {
+            q = bits<from + 14, 2>(b.line[1]) | shift_left<2>(bits<from + 12, 4>(b.line[2]));
+        }
         return to_float(q) - zero_point;
     }
+};
+template <>
+struct TileCodec<CodeKind::nibbles_1> : WholeTileCodec<CodeKind::nibbles_1> {
+    using WholeTileCodec::WholeTileCodec;
+};
+template <>
+struct TileCodec<CodeKind::nibbles_2> : WholeTileCodec<CodeKind::nibbles_2> {
+    using WholeTileCodec::WholeTileCodec;
 };
 
 // Scales and offsets of a unit's groups for kLanes rows: [group][kLanes]; offsets only where the format

@@ -8,16 +8,18 @@
 //
 //   scales, offsets   per group one element a row
 //   super scales, super minima   one f16 a row, and then padding to 64 bytes
-//   low    codes' low bits (2 for 2 and 3 bits, 4 for 4 and 5, else 8): a u32 of a row's next
+//   low    codes' low bits (2 for 2 and 3 bits, 4 for 4, else 8): a u32 of a row's next
 //          `chunk` = 32 / low bits codes, lowest first, then the next row's; then the next chunk
-//   high   the bit above (3, 5 bits): per chunk a u32 mask for each j < chunk / 2, whose bit
+//   high   the bit above (3 bits): per chunk a u32 mask for each j < chunk / 2, whose bit
 //          2 * row + h is of the chunk's code j + h * chunk / 2
 //
-// Codes of 6 bits lie whole in `low`: per chunk of sixteen columns three lines, each with a u32 a row. Bits 0-15 of
-// the three are of columns 0-7 and bits 16-31 of columns 8-15: line l has code 2l in bits 0-5, code 2l + 1 in bits
-// 6-11, and in bits 12-15 of lines 0, 1, 2 the parts of codes 6 and 7: bits 0-3 of code 6; its bits 4-5 and then
-// bits 0-1 of code 7; bits 2-5 of code 7. So six of eight codes come out with one shift and mask, as words for
-// products of pairs.
+// Codes of 5 and 6 bits lie whole in `low`, as lines with a u32 a row: five lines for a chunk of 32 columns, three for
+// one of sixteen. Bits 0-15 of a u32 are of the first half of the chunk's columns, bits 16-31 of the second, so that
+// both make a pair of words. What a line does not hold whole are the half's last codes:
+//
+//   5 bits   line l has codes 3l, 3l + 1, 3l + 2 in bits 0-4, 5-9, 10-14, and in bit 15 bit l of code 15
+//   6 bits   line l has codes 2l, 2l + 1 in bits 0-5, 6-11; bits 12-15 of the lines hold in this order bits 0-3 of
+//            code 6; its bits 4-5 and then bits 0-1 of code 7; bits 2-5 of code 7
 //
 // Low and high parts are whole lines of 64 bytes but in a unit shorter than 32 columns, which is padded.
 #pragma once
@@ -41,9 +43,9 @@ struct TileUnit {
 };
 TileUnit tile_unit(const WeightFormat& format, std::int64_t columns);
 
-// Codes 0-7 of a half chunk of 6 bits to their three words, and back.
-void pack_sixes(const unsigned (&codes)[8], std::uint16_t (&words)[3]);
-unsigned code_of_sixes(const std::uint16_t (&words)[3], int code);
+// A half chunk's codes of 5 or 6 bits (16, 8) to the words of its lines (5, 3), and one of them back.
+void pack_codes(int bits, const unsigned* codes, std::uint16_t* words);
+unsigned packed_code(int bits, const std::uint16_t* words, int code);
 
 // Whether a format has such a layout: all coded ones but streams of 1, 3, 5 and 6 bits.
 bool can_tile(const WeightFormat& format);
