@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@ std::vector<float> read_floats(const std::filesystem::path& path);
 
 // The committed tiny models: folder, and what to hand to Engine::load.
 struct TinyModel { std::string name; std::filesystem::path folder, model; };
+inline void PrintTo(const TinyModel& model, std::ostream* out) { *out << model.name; }   // what a test is listed with
 std::vector<TinyModel> tiny_models();
 TinyModel tiny_model(const std::string& name);
 
