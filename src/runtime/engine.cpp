@@ -14,6 +14,7 @@
 #include "base/thread_pool.h"
 #include "lower/lower.h"
 #include "devices.h"
+#include "layer_read_ahead.h"
 #include "model/bind.h"
 #include "plan/passes.h"
 #include "plan/plan.h"
@@ -32,6 +33,7 @@ struct Engine::State {
     std::vector<CacheLayer> cache_layers;
     Program decode_program, prefill_program;
     std::unique_ptr<Executable> decode, prefill;
+    std::unique_ptr<LayerReadAhead> read_ahead;   // of models larger than memory
     std::mutex slots_mutex;
     std::vector<bool> slot_taken;
     std::vector<bool> message_starts;   // by id; empty when nobody said
@@ -137,10 +139,13 @@ std::shared_ptr<Engine> Engine::load(const std::string& path, const LoadOptions&
     register_built_in_devices();
     s.backend = make_backend(options.device, *s.pool);
     s.file = open_model_file(path);
+    bool larger_than_memory = false;
     s.model = bind_model(*s.file, *s.pool, s.backend->layout(), [&](const ModelSpec& spec, const WeightBytes& weights) {
         const int ctx = context_of(s.options, spec);
         // A GPU's own memory holds the cache, and its backend says when that does not fit.
         const bool here = s.backend->limits().memory_bytes == machine_memory().total;
+        const std::uint64_t made = weights.made, available = machine_memory().available;
+        larger_than_memory = here && available > 0 && made + weights.mapped > available;
         check_fit(path, {weights, here ? s.backend->cache_bytes(cache_layers(spec), s.options.parallel, ctx, s.options.dtype) : 0, s.options.parallel, ctx},
                   machine_memory());
     });
@@ -167,6 +172,10 @@ std::shared_ptr<Engine> Engine::load(const std::string& path, const LoadOptions&
         log_warn("{}: {}; the CPU is used", path, e.what());
         s.backend = make_backend("cpu", *s.pool);
         s.compile(path);
+    }
+    if (larger_than_memory) {
+        s.read_ahead = std::make_unique<LayerReadAhead>(s.decode_program, s.model->weights);
+        engine->on_layer([ahead = s.read_ahead.get()](int layer) { ahead->at_layer(layer); });
     }
     const std::size_t rows = static_cast<std::size_t>(s.options.chunk);
     s.tokens.resize(std::max<std::size_t>(rows, matvec_rows));
@@ -251,6 +260,11 @@ std::vector<LaunchProfile> Engine::State::profiles(const Program& program) const
     for (const Launch& l : program.launches)
         launches.push_back({l.kernel, l.label, l.layer, l.barrier, &program == &prefill_program, 0, 0, {}});
     return launches;
+}
+
+void Engine::on_layer(std::function<void(int)> fn) {
+    for (Executable* executable : {state_->decode.get(), state_->prefill.get()})
+        if (executable) executable->on_layer(fn);
 }
 
 void Engine::set_profiling(bool on) {

@@ -14,7 +14,7 @@ CpuExecutable::CpuExecutable(const Program& program, std::span<const Weight> wei
     for (const Launch& launch : program.launches) {
         BoundLaunch b = bind_launch(launch, context);
         scratch = std::max(scratch, b.kernel.scratch);
-        entries_.push_back({b.kernel, std::move(b.params), launch.barrier, launch.output_rows});
+        entries_.push_back({b.kernel, std::move(b.params), launch.barrier, launch.output_rows, launch.layer});
     }
     scratch = (scratch + 4095) / 4096 * 4096;
     scratch_ = PageMemory(scratch * static_cast<std::size_t>(pool.size()), "kernel scratch");
@@ -37,9 +37,11 @@ void CpuExecutable::submit(const StepRows& step) {
 void CpuExecutable::work(int index) {
     using Clock = std::chrono::steady_clock;
     CpuWorker& worker = workers_[static_cast<std::size_t>(index)];
-    const bool timing = timing_;
+    const bool timing = timing_, tells_layers = index == 0 && on_layer_;
+    int layer = -2;
     for (std::size_t i = 0; i < entries_.size(); ++i) {
         const Entry& entry = entries_[i];
+        if (tells_layers && entry.layer != layer) on_layer_(layer = entry.layer);
         if (entry.barrier || (timing && i > 0)) barrier_.wait();
         const Clock::time_point start = timing ? Clock::now() : Clock::time_point{};
         const StepRows& rows = entry.output_rows ? outputs_ : tokens_;

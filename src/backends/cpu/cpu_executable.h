@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -20,6 +21,7 @@ class CpuExecutable final : public Executable {
     void wait() override {}
     std::span<const float> logits() const override;
     void set_timing(bool on) override { timing_ = on; }
+    void on_layer(std::function<void(int)> fn) override { on_layer_ = std::move(fn); }
     std::span<const LaunchTime> timings() const override { return timings_; }
     std::uint64_t scratch_bytes() const override { return arena_.size() + scratch_.size(); }
 
@@ -28,6 +30,7 @@ class CpuExecutable final : public Executable {
         CpuKernel kernel;
         std::shared_ptr<const void> params;
         bool barrier, output_rows;
+        int layer;
     };
     // One cache line each: threads take items of a launch here.
     struct alignas(64) Counter { std::atomic<std::int64_t> next{0}; };
@@ -46,6 +49,7 @@ class CpuExecutable final : public Executable {
     const float* logits_ = nullptr;
     std::int64_t vocab_ = 0;
     bool timing_ = false;
+    std::function<void(int)> on_layer_;
     std::vector<LaunchTime> timings_;
 };
 

@@ -78,6 +78,9 @@ class Engine {
     int take_slot();
     void give_slot(int slot);
 
+    // Executable::on_layer of both programs.
+    void on_layer(std::function<void(int)> fn);
+
     // While profiling is on, every launch waits for the one before and is timed; the sums since the last call, in the
     // programs' order.
     void set_profiling(bool on);
