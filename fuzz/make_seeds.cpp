@@ -9,9 +9,14 @@
 
 #include "base/error.h"
 #include "base/paths.h"
+#include "formats/forge_container.h"
+#include "formats/forge_manifest.h"
+#include "formats/forge_metadata.h"
+#include "formats/forge_shard.h"
 #include "formats/model_file.h"
 #include "pack/gguf_writer.h"
 #include "pack/safetensors_writer.h"
+#include "quant/convert.h"
 
 namespace {
 
@@ -145,6 +150,50 @@ void write_jinja_seeds(const fs::path& data, const fs::path& folder) {
                           R"([1, -2.5e3, "é\u00e9\n", {"a": [true, null]}, 12345678901234567890])");
 }
 
+// The parts of a .forge model; the first byte says which (forge_model_fuzz.cpp).
+void write_forge_seeds(const fs::path& folder) {
+    const auto seed = [&](const char* name, char part, const std::string& bytes) { write_file_atomically(folder / "forge_model" / name, std::string(1, part) + bytes); };
+    Manifest manifest;
+    manifest.origin = "gguf";
+    manifest.layout = "rows";
+    manifest.model = Json::object();
+    manifest.provenance = Json::object();
+    manifest.blobs = {{"shard", "layer.0", {}, 5, 7, {"a", "b"}}, {"file", "config.json", {}, 3, 0, {}}, {"tensors", "", {}, 4, 0, {}}};
+    seed("manifest", 0, manifest.dump());
+    Metadata pairs;
+    pairs.set("a", true);
+    pairs.set("b", std::string("text"));
+    pairs.set("c", std::vector<std::string>{"x", "yz"});
+    pairs.set("d", std::vector<double>{0.5});
+    pairs.set("e", std::vector<bool>{true, false});
+    seed("pairs", 3, encode_pairs(pairs, [](std::string_view) { return true; }));
+    std::vector<Tensor> tensors(1);
+    tensors[0].name = "w";
+    tensors[0].shape = {2, 32};
+    tensors[0].is_block = true;
+    tensors[0].block = GgufType::q4_0;
+    seed("tensors", 4, encode_tensor_list(tensors, [](const Tensor&) { return false; }));
+    for (const GgufType type : {GgufType::f16, GgufType::q4_0, GgufType::q5_1, GgufType::q2_k, GgufType::q4_k, GgufType::q6_k, GgufType::iq4_xs, GgufType::nvfp4})
+        for (const bool tiled : {false, true}) {
+            std::vector<PackedWeight> weights(1);
+            weights[0].key.name = "w";
+            weights[0].format = format_of_gguf(type, "");
+            weights[0].rows = 16;
+            weights[0].cols = 256;
+            weights[0].tiled = tiled && !weights[0].format.is_dense();
+            weights[0].planes = packed_planes(weights[0].format, 16, 256, weights[0].tiled);
+            const std::uint64_t bytes = lay_out_shard(weights);
+            const std::string head = shard_header(weights), tail = shard_tail(weights);
+            seed(fmt::format("shard-{}-{}", gguf_type_name(static_cast<std::uint32_t>(type)), tiled).c_str(), 2, head + std::string(bytes - head.size() - tail.size(), 'p') + tail);
+            // The index alone: one record, behind two bytes.
+            const std::size_t footer = 8 * weights[0].planes.size() + 24;
+            const std::size_t index = (weights[0].key.name.size() + 7) / 8 * 8 + 56 + 32 * weights[0].planes.size();
+            seed(fmt::format("index-{}-{}", gguf_type_name(static_cast<std::uint32_t>(type)), tiled).c_str(), 1, std::string("\x01\x00", 2) + tail.substr(tail.size() - footer - index, index));
+        }
+    const std::vector<ContainedBlob> blobs{{{}, kPlaneAlignment, 9}};
+    seed("container", 5, container_tail("{}", blobs, 2 * kPlaneAlignment));
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -154,7 +203,7 @@ int main(int count, char** arguments) {
     }
     try {
         const fs::path folder(arguments[1]), data(arguments[2]);
-        for (const char* target : {"config", "folder_model", "gguf", "gguf_model", "jinja", "safetensors",
+        for (const char* target : {"config", "folder_model", "forge_model", "gguf", "gguf_model", "jinja", "safetensors",
                                    "sentencepiece", "tokenizer_json", "tokenizer_tekken"})
             fs::create_directories(folder / target);
         for (std::uint32_t id = 0; id < 64; ++id)
@@ -166,6 +215,7 @@ int main(int count, char** arguments) {
         write_file_atomically(
             folder / "safetensors" / "header",
             R"({"__metadata__":{"format":"mlx"},"a":{"dtype":"F8_E4M3","shape":[1,3],"data_offsets":[0,3]}}xyz)");
+        write_forge_seeds(folder);
         write_model_seeds(data, folder);
         write_tokenizer_seeds(data, folder);
         write_sentencepiece_seed(folder / "sentencepiece" / "bpe");

@@ -33,7 +33,6 @@ std::string_view name_of(ModelFormat format) {
         case ModelFormat::gguf: return "GGUF";
         case ModelFormat::huggingface: return "Hugging Face safetensors";
         case ModelFormat::mlx: return "MLX safetensors";
-        case ModelFormat::forge: return "Forge";
     }
     return "unknown";
 }

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "formats/forge_model.h"
 #include "internal.h"
 #include "text.h"
 
@@ -44,6 +45,7 @@ const Tensor& ModelFile::get(std::string_view name) const {
 }
 
 std::uint64_t ModelFile::tensor_bytes() const {
+    if (packed) return packed->plane_bytes();
     std::uint64_t sum = 0;
     for (const Tensor& tensor : tensors) sum += tensor.data.size();
     return sum;
@@ -59,24 +61,18 @@ void ModelFile::index_names() {
 
 namespace {
 
-[[noreturn]] void refuse_forge(const std::string& path) {
-    fail(ErrorKind::unsupported,
-         "{}: reading .forge packages is not built into this version; open the GGUF file or "
-         "the safetensors folder that it was made from",
-         path);
-}
-
 std::shared_ptr<ModelFile> open_folder(const std::string& path) {
     if (fs::exists(fs::path(path) / "config.json")) return open_huggingface(path);
     std::vector<std::string> gguf, safetensors;
-    bool pickle = false, forge = false;
+    std::string forge;
+    bool pickle = false;
     std::error_code reason;
     for (const fs::directory_entry& entry : fs::directory_iterator(path, reason)) {
         const std::string extension = entry.path().extension().string();
         if (extension == ".gguf") gguf.push_back(entry.path().filename().string());
         if (extension == ".safetensors") safetensors.push_back(entry.path().filename().string());
         if (extension == ".bin" || extension == ".pt" || extension == ".pth") pickle = true;
-        if (extension == ".forge") forge = true;
+        if (extension == ".forge") forge = entry.path().string();
     }
     if (reason) fail(ErrorKind::io, "cannot list {}: {}", path, reason.message());
     std::sort(gguf.begin(), gguf.end());
@@ -86,7 +82,7 @@ std::shared_ptr<ModelFile> open_folder(const std::string& path) {
     if (!safetensors.empty())
         fail("{} holds safetensors but no config.json; the whole model folder is needed, as it was published",
              path);
-    if (forge) refuse_forge(path);
+    if (!forge.empty()) fail("{} is a folder without config.json; it holds a .forge file, so name that: {}", path, forge);
     if (pickle)
         fail(ErrorKind::unsupported,
              "{} holds PyTorch's pickled weights, which are not read (they can run code); "
@@ -101,7 +97,7 @@ std::shared_ptr<ModelFile> open_any(const std::string& path) {
         fail(ErrorKind::not_found, "there is no file or folder {}", path);
     if (fs::is_directory(status)) return open_folder(path);
     const std::string extension = fs::path(path).extension().string();
-    if (extension == ".forge") refuse_forge(path);
+    if (is_forge(path)) return open_forge(path);
     if (extension == ".safetensors") return open_safetensors_file(path);
     if (extension == ".gguf") return open_gguf(path);
     const auto file = MappedFile::open(path);
@@ -113,8 +109,8 @@ std::shared_ptr<ModelFile> open_any(const std::string& path) {
              "to safetensors",
              path);
     fail(
-        "{} is no model that Forge reads: wanted a GGUF file, a .safetensors file or a folder with "
-        "config.json",
+        "{} is no model that Forge reads: wanted a GGUF file, a .safetensors file, a folder with "
+        "config.json or a .forge file",
         path);
 }
 

@@ -249,10 +249,8 @@ TEST(OpenModel, SaysWhatAPathHolds) {
     EXPECT_ERROR(open_model_file(folder / "pytorch_model.bin"), unsupported,
                  "PyTorch's pickled weights are not read");
     write_file_atomically(folder / "m.forge", "x");
-    EXPECT_ERROR(open_model_file(folder / "m.forge"), unsupported,
-                 "reading .forge packages is not built into this version");
-    EXPECT_ERROR(open_model_file(path), unsupported,
-                 "reading .forge packages is not built into this version");
+    EXPECT_ERROR(open_model_file(folder / "m.forge"), invalid_input, "this is no .forge file");
+    EXPECT_ERROR(open_model_file(path), invalid_input, "it holds a .forge file, so name that: " + (folder / "m.forge"));
     write_file_atomically(folder / "model.safetensors", tensors_file({"a"}));
     EXPECT_ERROR(open_model_file(path), invalid_input, "holds safetensors but no config.json");
     EXPECT_ERROR(open_model_file(folder / "model.safetensors"), invalid_input,

@@ -20,6 +20,15 @@ class MappedFile {
     const std::string& path() const { return path_; }
     // Tells the system that the file will be read front to back soon.
     void advise_sequential() const;
+    // Of bytes [first, first + count): asks for them to be read, and does not wait.
+    void read_ahead(std::size_t first, std::size_t count) const;
+    // Reads them and enters them in the page table, so that the first use meets no page fault; where the
+    // system cannot, it is read_ahead.
+    void populate(std::size_t first, std::size_t count) const;
+    // Keeps the bytes in memory. Error (io) with the system's reason and what to do.
+    void lock(std::size_t first, std::size_t count) const;
+    // How many of the bytes are in memory (by whole pages); all of them where the system does not say.
+    std::size_t resident(std::size_t first, std::size_t count) const;
 
   private:
     MappedFile() = default;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -16,8 +17,9 @@ inline constexpr std::string_view kManifestFormat = "forge-manifest";
 
 // What a blob is for.
 //   shard      planes of weights (formats/forge_shard.h); their order is the order of computation
-//   metadata   typed key-value pairs, tensor list (formats/forge_metadata.h)
-//   tokenizer  the key-value pairs of the tokenizer and template, likewise (models made from GGUF)
+//   metadata   typed key-value pairs (formats/forge_metadata.h)
+//   tokenizer  those of the tokenizer and the chat template (models made from GGUF)
+//   tensors    names, shapes and types of the source's tensors, and the data of small ones
 //   file       a file of the source as it was, under its name: config.json, tokenizer.json, ...
 //   licence    the licence's text
 //   proof      prompt, tokens and logits (docs/format.md)
@@ -46,5 +48,8 @@ struct Manifest {
     const ManifestBlob* find(std::string_view role, std::string_view name = {}) const;  // nullptr when absent
     std::uint64_t bytes() const;  // of all blobs
 };
+
+// Where a folder of blobs has one: ROOT/ab/abcd...
+std::filesystem::path blob_path_in(const std::filesystem::path& root, const Digest& digest);
 
 }  // namespace forge

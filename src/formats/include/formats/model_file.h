@@ -35,7 +35,11 @@ struct Tensor {
     std::string describe() const;     // "blk.0.attn_q.weight [1024, 576] q4_0"
 };
 
-enum class ModelFormat { gguf, huggingface, mlx, forge };
+// Whose names and whose configuration the model has. A .forge model keeps those of the model that it
+// was made from; ModelFile::packed says that it is one.
+enum class ModelFormat { gguf, huggingface, mlx };
+
+class ForgeModel;
 
 struct ModelFile {
     ModelFormat format = ModelFormat::gguf;
@@ -45,6 +49,9 @@ struct ModelFile {
     nlohmann::ordered_json generation_config;  // generation_config.json or null
     std::vector<Tensor> tensors;      // in file order
     std::vector<std::shared_ptr<MappedFile>> files;
+    // A .forge model: its weights are there, ready; `tensors` describes what they were made from, and
+    // only small ones that no weight is made from have data.
+    std::shared_ptr<const ForgeModel> packed;
 
     const Tensor* find(std::string_view name) const;   // nullptr when absent
     const Tensor& get(std::string_view name) const;    // Error names the file and the tensor
@@ -55,8 +62,8 @@ struct ModelFile {
     std::unordered_map<std::string, std::size_t> by_name_;
 };
 
-// Opens a GGUF file (any part of a split one), a .safetensors file or a folder
-// that holds config.json and safetensors. Errors name the path and the reason.
+// Opens a GGUF file (any part of a split one), a .safetensors file, a folder that holds config.json and
+// safetensors, a .forge file or a manifest in a store. Errors name the path and the reason.
 std::shared_ptr<ModelFile> open_model_file(const std::string& path);
 
 std::shared_ptr<ModelFile> open_gguf(const std::string& path);

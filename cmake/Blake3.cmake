@@ -1,0 +1,31 @@
+# BLAKE3 as the target forge_blake3_c: the system's libblake3 (Homebrew), else the official C sources
+# that Debian's librust-blake3-dev installs, compiled here.
+find_package(PkgConfig QUIET)
+if(PKG_CONFIG_FOUND AND NOT CMAKE_CROSSCOMPILING)
+  pkg_check_modules(BLAKE3 QUIET IMPORTED_TARGET libblake3)
+endif()
+add_library(forge_blake3_c INTERFACE)
+if(BLAKE3_FOUND)
+  target_link_libraries(forge_blake3_c INTERFACE PkgConfig::BLAKE3)
+  return()
+endif()
+
+file(GLOB _blake3_folders /usr/share/cargo/registry/blake3-*/c)
+set(FORGE_BLAKE3_SOURCE "${_blake3_folders}" CACHE PATH "Folder of the official BLAKE3 C sources (blake3.h, blake3.c, ...)")
+if(NOT EXISTS "${FORGE_BLAKE3_SOURCE}/blake3.c")
+  message(FATAL_ERROR "BLAKE3 is needed: install libblake3 (Homebrew: blake3) or librust-blake3-dev (Debian), "
+                      "or set FORGE_BLAKE3_SOURCE to the folder of its C sources")
+endif()
+set(_c "${FORGE_BLAKE3_SOURCE}")
+add_library(forge_blake3_objects STATIC ${_c}/blake3.c ${_c}/blake3_dispatch.c ${_c}/blake3_portable.c)
+target_include_directories(forge_blake3_objects SYSTEM PUBLIC ${_c})
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND NOT WIN32)
+  enable_language(ASM)
+  target_sources(forge_blake3_objects PRIVATE ${_c}/blake3_sse2_x86-64_unix.S ${_c}/blake3_sse41_x86-64_unix.S
+                                              ${_c}/blake3_avx2_x86-64_unix.S ${_c}/blake3_avx512_x86-64_unix.S)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  target_sources(forge_blake3_objects PRIVATE ${_c}/blake3_neon.c)
+  target_compile_definitions(forge_blake3_objects PRIVATE BLAKE3_USE_NEON=1)
+endif()
+target_compile_options(forge_blake3_objects PRIVATE $<$<COMPILE_LANGUAGE:C>:-w>)
+target_link_libraries(forge_blake3_c INTERFACE forge_blake3_objects)

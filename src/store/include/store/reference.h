@@ -1,0 +1,12 @@
+// One way to name a model, for every command: a path, NAME[:TAG] in the store.
+#pragma once
+
+#include <string>
+
+namespace forge {
+
+// The path that open_model_file() takes. What exists as a path is one; else a name is looked up in the
+// store. Error (not_found) says where it was looked for, or how to fetch it.
+std::string resolve_model(const std::string& reference);
+
+}  // namespace forge
