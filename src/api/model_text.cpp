@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/paths.h"
+#include "formats/forge_model.h"
+#include "store/reference.h"
 
 namespace forge {
 namespace {
@@ -11,12 +13,13 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// The folder whose files describe the text side, or nullopt for a GGUF file.
 // tokenizer.model, and Mistral's tokenizer.model.v3 and the like.
 bool is_sentencepiece_name(const std::string& name) { return name.ends_with(".model") || name.find(".model.v") != std::string::npos; }
 
+// The folder whose files describe the text side, or nullopt for a GGUF file or a .forge model.
 std::optional<fs::path> text_folder(const fs::path& path) {
     if (fs::is_directory(path)) return path;
+    if (is_forge(path.string())) return std::nullopt;
     const std::string extension = path.extension().string();
     if (extension == ".safetensors" || extension == ".json" || is_sentencepiece_name(path.filename().string())) {
         const fs::path parent = path.parent_path();
@@ -27,26 +30,46 @@ std::optional<fs::path> text_folder(const fs::path& path) {
 
 }  // namespace
 
-void check_model_path(const std::string& path) {
-    std::error_code ignored;
-    if (fs::exists(path, ignored)) return;
-    for (const char* scheme : {"hf:", "oci:", "http:", "https:"}) {
-        if (path.compare(0, std::string(scheme).size(), scheme) == 0)
-            fail(ErrorKind::unsupported,
-                 "{}: models cannot be fetched by name yet; download the model and give the path of its file or folder", path);
-    }
-    const std::size_t colon = path.find(':');
-    if (colon != std::string::npos && path.find('/') == std::string::npos)
-        fail(ErrorKind::unsupported,
-             "{}: there is no such file, and models cannot be named NAME:TAG yet; give the path of a file or folder", path);
-    fail(ErrorKind::not_found, "there is no file or folder {}", path);
+namespace {
+
+// Of GGUF and .forge, whose text side is in the model's file.
+std::shared_ptr<const Tokenizer> tokenizer_of(const ModelFile& file) {
+    if (!file.packed || file.format == ModelFormat::gguf) return Tokenizer::from_gguf(file.metadata);
+    const ForgeModel& packed = *file.packed;
+    const auto source = [&](const char* name) { return file.path + ": " + name; };
+    const std::string_view config = packed.file("tokenizer_config.json").value_or("");
+    if (const auto text = packed.file("tokenizer.json")) return Tokenizer::from_json(*text, config, source("tokenizer.json"));
+    if (const auto text = packed.file("tekken.json")) return Tokenizer::from_tekken(*text, source("tekken.json"));
+    if (const auto model = packed.file("tokenizer.model")) return Tokenizer::from_sentencepiece(std::as_bytes(std::span(*model)), config, source("tokenizer.model"));
+    fail(ErrorKind::not_found, "{} has no tokenizer: looked for tokenizer.json, tekken.json and tokenizer.model.", file.path);
 }
 
-std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
-    check_model_path(path);
+TemplateSet templates_of(const ModelFile& file) {
+    if (!file.packed || file.format == ModelFormat::gguf) return templates_from_metadata(file.metadata);
+    return templates_from_files(
+        file.packed->file_names(), [&](const std::string& name) { return std::string(file.packed->file(name).value_or("")); },
+        [&](const std::string& name) { return file.path + ": " + name; });
+}
+
+bool has_tokenizer(const ModelFile& file) {
+    if (!file.packed || file.format == ModelFormat::gguf) return file.metadata.has("tokenizer.ggml.model");
+    for (const char* name : {"tokenizer.json", "tekken.json", "tokenizer.model"})
+        if (file.packed->file(name)) return true;
+    return false;
+}
+
+// The model in whose file the text side is.
+std::shared_ptr<ModelFile> open_text_file(const std::string& path) { return is_forge(path) ? open_forge(path) : open_gguf(path); }
+
+}  // namespace
+
+std::string model_path(const std::string& reference) { return resolve_model(reference); }
+
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& reference) {
+    const std::string path = model_path(reference);
     const fs::path p = path;
     const auto folder = text_folder(p);
-    if (!folder) return Tokenizer::from_gguf(open_gguf(path)->metadata);
+    if (!folder) return tokenizer_of(*open_text_file(path));
     const fs::path config = *folder / "tokenizer_config.json";
     const auto config_text = [&] { return fs::exists(config) ? read_file(config) : std::string(); };
     const std::string name = p.filename().string();
@@ -59,8 +82,8 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
     return Tokenizer::from_folder(*folder);
 }
 
-TemplateSet chat_templates(const std::string& path) {
-    check_model_path(path);
+TemplateSet chat_templates(const std::string& reference) {
+    const std::string path = model_path(reference);
     const fs::path p = path;
     if (p.extension() == ".jinja") {
         TemplateSet set;
@@ -68,27 +91,35 @@ TemplateSet chat_templates(const std::string& path) {
         return set;
     }
     const auto folder = text_folder(p);
-    return folder ? templates_from_folder(*folder) : templates_from_metadata(open_gguf(path)->metadata);
+    return folder ? templates_from_folder(*folder) : templates_of(*open_text_file(path));
 }
 
-bool has_tokenizer(const std::string& path) {
-    check_model_path(path);
+bool has_tokenizer(const std::string& reference) {
+    const std::string path = model_path(reference);
     const auto folder = text_folder(path);
-    if (!folder) return open_gguf(path)->metadata.has("tokenizer.ggml.model");
+    if (!folder) return has_tokenizer(*open_text_file(path));
     for (const char* name : {"tokenizer.json", "tekken.json", "tokenizer.model"})
         if (fs::exists(*folder / name)) return true;
     return false;
 }
 
-std::shared_ptr<const ModelText> ModelText::load(const std::string& path) {
+std::shared_ptr<const ModelText> ModelText::make(const std::string& path, std::shared_ptr<const Tokenizer> tokenizer, TemplateSet templates) {
     auto text = std::make_shared<ModelText>();
     text->path_ = path;
-    text->tokenizer_ = load_tokenizer(path);
-    text->templates_ = chat_templates(path);
+    text->tokenizer_ = std::move(tokenizer);
+    text->templates_ = std::move(templates);
     text->special_ = SpecialTexts(text->tokenizer_->special_texts());
     text->special_tokens_ = special_tokens(*text->tokenizer_);
     return text;
 }
+
+std::shared_ptr<const ModelText> ModelText::load(const std::string& reference) {
+    const std::string path = model_path(reference);
+    if (!text_folder(path)) return load(*open_text_file(path));
+    return make(path, load_tokenizer(path), chat_templates(path));
+}
+
+std::shared_ptr<const ModelText> ModelText::load(const ModelFile& file) { return make(file.path, tokenizer_of(file), templates_of(file)); }
 
 Prompt ModelText::raw_prompt(std::string_view text) const {
     Prompt prompt{tokenizer_->encode(text, {.add_bos = true, .parse_special = true}), std::string(text), false};

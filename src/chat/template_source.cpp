@@ -102,29 +102,38 @@ TemplateSet templates_from_metadata(const Metadata& metadata) {
     return set;
 }
 
-TemplateSet templates_from_folder(const fs::path& folder) {
+TemplateSet templates_from_files(const std::vector<std::string>& names, const std::function<std::string(const std::string&)>& read,
+                                 const std::function<std::string(const std::string&)>& where) {
     TemplateSet set;
-    if (const fs::path file = folder / "chat_template.jinja"; fs::exists(file))
-        set.add("default", read_file(file), file.string());
-    if (const fs::path extra = folder / "additional_chat_templates"; fs::is_directory(extra)) {
-        for (const auto& item : fs::directory_iterator(extra))
-            if (item.path().extension() == ".jinja")
-                set.add(item.path().stem().string(), read_file(item.path()), item.path().string());
-    }
+    const auto there = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+    if (there("chat_template.jinja")) set.add("default", read("chat_template.jinja"), where("chat_template.jinja"));
+    constexpr std::string_view extra = "additional_chat_templates/", jinja = ".jinja";
+    for (const std::string& name : names)
+        if (name.starts_with(extra) && name.ends_with(jinja) && name.size() > extra.size() + jinja.size())
+            set.add(name.substr(extra.size(), name.size() - extra.size() - jinja.size()), read(name), where(name));
     for (const char* name : {"chat_template.json", "tokenizer_config.json"}) {
-        const fs::path file = folder / name;
-        if (!fs::exists(file)) continue;
+        if (!there(name)) continue;
         ordered_json json;
         try {
-            json = parse_json<ordered_json>(read_file(file), file.string(), true);
+            json = parse_json<ordered_json>(read(name), where(name), true);
         } catch (const ordered_json::parse_error& error) {
-            fail("{} is not valid JSON: {}", file.string(), error.what());
+            fail("{} is not valid JSON: {}", where(name), error.what());
         }
-        if (!json.is_object())
-            fail("{} should hold a JSON object, but it holds {}.", file.string(), json.type_name());
-        if (json.contains("chat_template")) add_member(set, json["chat_template"], file.string());
+        if (!json.is_object()) fail("{} should hold a JSON object, but it holds {}.", where(name), json.type_name());
+        if (json.contains("chat_template")) add_member(set, json["chat_template"], where(name));
     }
     return set;
+}
+
+TemplateSet templates_from_folder(const fs::path& folder) {
+    std::vector<std::string> names;
+    for (const char* name : {"chat_template.jinja", "chat_template.json", "tokenizer_config.json"})
+        if (fs::exists(folder / name)) names.emplace_back(name);
+    if (const fs::path extra = folder / "additional_chat_templates"; fs::is_directory(extra))
+        for (const auto& item : fs::directory_iterator(extra))
+            if (item.path().extension() == ".jinja") names.push_back("additional_chat_templates/" + item.path().filename().string());
+    return templates_from_files(
+        names, [&](const std::string& name) { return read_file(folder / name); }, [&](const std::string& name) { return (folder / name).string(); });
 }
 
 }  // namespace forge

@@ -48,7 +48,7 @@ class Bench {
         LoadOptions load = options.engine.options();
         load.threads = threads;
         if (load.ctx == 0) load.ctx = longest();
-        engine_ = Engine::load(options.model, load);
+        engine_ = Engine::load(model_path(options.model), load);
         if (engine_->options().ctx < longest())
             fail("the tests need a context of {} tokens, and --ctx gives {}", longest(), engine_->options().ctx);
         session_ = std::make_unique<Session>(engine_);
@@ -158,7 +158,7 @@ int bench(BenchOptions& o) {
             if (n > 0) cases.push_back({false, n, depth});
     }
     if (cases.empty()) fail_usage("-p and -n leave no test to run");
-    check_model_path(o.model);
+    model_path(o.model);  // refuses what does not exist before the interrupt guard is up
     InterruptGuard interrupt;
     BenchReport report(parse_bench_format(o.output), o.limits);
     for (int threads : o.threads) {

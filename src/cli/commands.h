@@ -29,6 +29,12 @@ void add_tokenize(CLI::App& app, int& status);
 void add_template(CLI::App& app, int& status);
 void add_quantize(CLI::App& app, int& status);
 void add_synth(CLI::App& app, int& status);
+void add_pack(CLI::App& app, int& status);
+void add_list(CLI::App& app, int& status);
+void add_show(CLI::App& app, int& status);
+void add_rm(CLI::App& app, int& status);
+void add_gc(CLI::App& app, int& status);
+void add_verify(CLI::App& app, int& status);
 void add_completion(CLI::App& app, int& status);
 void add_manual(CLI::App& app, int& status);
 

@@ -45,11 +45,11 @@ std::shared_ptr<Engine> load_engine(const EvalOptions& o, int positions) {
     LoadOptions load = o.engine.options();
     load.max_outputs = kScoredRows;
     if (load.ctx == 0) load.ctx = positions;
-    return Engine::load(o.model, load);
+    return Engine::load(model_path(o.model), load);
 }
 
 int eval_references(const EvalOptions& o) {
-    check_model_path(o.model);
+    model_path(o.model);  // refuses what does not exist before references are read
     std::vector<ReferenceFile> files;
     int positions = 1;
     try {

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "api/model_text.h"
+#include "formats/forge_model.h"
 #include "base/progress.h"
 #include "commands.h"
 #include "formats/model_file.h"
@@ -45,7 +46,12 @@ std::string shape_of(const Tensor& tensor) { return fmt::format("[{}]", fmt::joi
 
 void print_file(const ModelFile& file) {
     fmt::print("file          {}\n", file.path);
-    fmt::print("format        {}, {} tensors, {}\n", name_of(file.format), file.tensors.size(), format_bytes(file.tensor_bytes()));
+    if (file.packed) {
+        fmt::print("format        .forge made from {}, {} shards, {} layout, {}\n", name_of(file.format), file.packed->shards().size(), file.packed->manifest().layout,
+                   format_bytes(file.packed->manifest().bytes()));
+    } else {
+        fmt::print("format        {}, {} tensors, {}\n", name_of(file.format), file.tensors.size(), format_bytes(file.tensor_bytes()));
+    }
 }
 
 void print_types(const ModelFile& file) {
@@ -164,8 +170,8 @@ void print_engine(const InspectOptions& options) {
     if (options.program > 0) fmt::print("\n{}", engine->print_program(options.program));
 }
 
-void inspect(const InspectOptions& options) {
-    check_model_path(options.model);
+void inspect(InspectOptions& options) {
+    options.model = model_path(options.model);
     const auto file = open_model_file(options.model);
     print_file(*file);
     // A file without a model inside (only a vocabulary) is shown as far as it goes.

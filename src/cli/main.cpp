@@ -68,6 +68,12 @@ int main(int argc, char** argv) {
     add_template(app, status);
     add_quantize(app, status);
     add_synth(app, status);
+    add_pack(app, status);
+    add_list(app, status);
+    add_show(app, status);
+    add_rm(app, status);
+    add_gc(app, status);
+    add_verify(app, status);
     add_completion(app, status);
     add_manual(app, status);
     try {

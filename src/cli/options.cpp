@@ -12,7 +12,7 @@
 namespace forge::cli {
 
 void add_model_argument(CLI::App& command, std::string& model) {
-    command.add_option("-m,--model,model", model, "Model: a GGUF file, a .safetensors file or a folder")->type_name("MODEL");
+    command.add_option("-m,--model,model", model, "Model: a name in the store, a .forge or GGUF file, a .safetensors file or a folder")->type_name("MODEL");
 }
 
 void require_argument(const std::string& value, const char* name) {
@@ -33,6 +33,8 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
         ->type_name("N")->check(CLI::Range(1, 1024));
     command.add_option("-c,--ctx,--ctx-size", flags.load.ctx, "Tokens of context to reserve memory for (default: the model's, at most 4096)")
         ->type_name("N")->check(CLI::Range(1, 1 << 24));
+    command.add_flag("--verify", flags.load.verify, "Compare a .forge model's weights with their hashes while they are read");
+    command.add_flag("--mlock", flags.load.lock_memory, "Keep the model in memory, where the system's limit allows it");
     command.add_option("--pass", flags.passes, "Leave a plan pass out, such as -fuse_norm, or -all (see forge inspect --plan)")
         ->type_name("-NAME")->expected(1)->take_all();
 }

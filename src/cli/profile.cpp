@@ -156,12 +156,11 @@ std::vector<std::int32_t> any_tokens(int vocab, int count) {
 int profile(const ProfileOptions& o) {
     if (o.output != "md" && o.output != "json" && o.output != "csv") fail_usage("--output should be md, json or csv, found {}", o.output);
     if (o.prompt == 0 && o.generated == 0) fail_usage("-p and -n leave nothing to profile");
-    check_model_path(o.model);
     LoadOptions load = o.engine.options();
     const int needed = o.depth + o.prompt + o.generated + 1;
     if (load.ctx == 0) load.ctx = needed;
     if (load.ctx < needed) fail("the profile needs a context of {} tokens, and --ctx gives {}", needed, load.ctx);
-    const auto engine = Engine::load(o.model, load);
+    const auto engine = Engine::load(model_path(o.model), load);
     Session session(engine);
     const std::vector<std::int32_t> tokens = any_tokens(engine->spec().vocab, needed);
     const std::span<const std::int32_t> all(tokens);

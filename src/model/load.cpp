@@ -5,9 +5,11 @@
 #include <cstring>
 #include <new>
 #include <numeric>
+#include <optional>
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "packed.h"
 #include "quant/convert.h"
 #include "quant/tiles.h"
 #include "tensor_data.h"
@@ -82,8 +84,9 @@ void run(const Slice& slice) {
 
 class Loader {
   public:
-    Loader(const ModelFile& file, const std::vector<TensorUse>& uses, WeightLayout layout, LoadReport& report)
-        : file_(file), uses_(uses), layout_(layout), weights_(uses.size()), report_(report) { jobs_.reserve(uses.size()); }
+    // quiet: no progress bar, and the system is not told that all of the file will be read.
+    Loader(const ModelFile& file, const std::vector<TensorUse>& uses, WeightLayout layout, LoadReport& report, bool quiet)
+        : file_(file), uses_(uses), layout_(layout), weights_(uses.size()), report_(report), quiet_(quiet) { jobs_.reserve(uses.size()); }
 
     std::vector<Weight> load(ThreadPool& pool, const std::function<void(const WeightBytes&)>& check) {
         for (std::size_t i = 0; i < uses_.size(); ++i) {
@@ -201,7 +204,8 @@ class Loader {
 
     void convert(ThreadPool& pool) {
         if (jobs_.empty()) return;
-        for (const auto& mapped : file_.files) mapped->advise_sequential();
+        if (!quiet_)
+            for (const auto& mapped : file_.files) mapped->advise_sequential();
         // In the order of the bytes in the file, so that a cold disk is read once, front to back.
         std::vector<const RowJob*> order;
         for (const RowJob& job : jobs_) order.push_back(&job);
@@ -218,11 +222,12 @@ class Loader {
             for (std::int64_t first = 0; first < rows; first += step) slices.push_back({job, first, std::min(rows, first + step)});
             total += static_cast<std::uint64_t>(rows) * job->row_bytes;
         }
-        Progress progress("reading weights", total);
+        std::optional<Progress> progress;
+        if (!quiet_) progress.emplace("reading weights", total);
         pool.parallel_for(slices.size(), 1, [&](std::size_t first, std::size_t last) {
             for (std::size_t i = first; i < last; ++i) {
                 run(slices[i]);
-                progress.advance(static_cast<std::uint64_t>(slices[i].last - slices[i].first) * slices[i].job->row_bytes);
+                if (progress) progress->advance(static_cast<std::uint64_t>(slices[i].last - slices[i].first) * slices[i].job->row_bytes);
             }
         });
     }
@@ -241,6 +246,7 @@ class Loader {
     std::uint64_t planes_bytes_ = 0;  // that loading allocates
     std::uint64_t mapped_dense_ = 0;  // plain matrices that stay in the file
     LoadReport& report_;
+    const bool quiet_;
 };
 
 }  // namespace
@@ -248,7 +254,14 @@ class Loader {
 std::vector<Weight> load_weights(const ModelFile& file, const std::vector<TensorUse>& uses, ThreadPool& pool,
                                  WeightLayout layout, LoadReport& report,
                                  const std::function<void(const WeightBytes&)>& check) {
-    return Loader(file, uses, layout, report).load(pool, check);
+    if (file.packed) return load_packed(file, uses, pool, layout, report, check);
+    return Loader(file, uses, layout, report, false).load(pool, check);
+}
+
+Weight load_weight(const ModelFile& file, const TensorUse& use, ThreadPool& pool, WeightLayout layout) {
+    const std::vector<TensorUse> uses{use};
+    LoadReport report;
+    return std::move(Loader(file, uses, layout, report, true).load(pool, {}).front());
 }
 
 }  // namespace forge

@@ -23,4 +23,7 @@ std::vector<Weight> load_weights(const ModelFile& file, const std::vector<Tensor
                                  WeightLayout layout, LoadReport& report,
                                  const std::function<void(const WeightBytes&)>& check = {});
 
+// One weight, quietly: it may be a part of one.
+Weight load_weight(const ModelFile& file, const TensorUse& use, ThreadPool& pool, WeightLayout layout);
+
 }  // namespace forge

@@ -18,7 +18,9 @@
 #include "model/bind.h"
 #include "plan/passes.h"
 #include "plan/plan.h"
+#include "formats/forge_model.h"
 #include "runtime/memory_plan.h"
+#include "warm_up.h"
 
 namespace forge {
 
@@ -41,6 +43,7 @@ struct Engine::State {
     // The step record, filled by step() without allocation.
     std::vector<std::int32_t> tokens, slots, positions, output_rows;
     std::uint64_t serial = 0;
+    std::unique_ptr<WarmUp> warm_up;    // the last: it stops before what it reads goes away
     bool profiling = false;
     std::array<std::vector<LaunchProfile>, 2> profile;   // of the small and the matrix program
 
@@ -129,8 +132,20 @@ void Engine::State::compile(const std::string& path) {
     }
 }
 
+WeightLayout fastest_layout(const std::string& device) {
+    ThreadPool pool(1);
+    register_built_in_devices();
+    return make_backend(device, pool)->layout();
+}
+
 std::shared_ptr<Engine> Engine::load(const std::string& path, const LoadOptions& options) {
     check_options(options);
+    return load(open_model_file(path), options);
+}
+
+std::shared_ptr<Engine> Engine::load(std::shared_ptr<ModelFile> file, const LoadOptions& options) {
+    check_options(options);
+    const std::string& path = file->path;
     std::shared_ptr<Engine> engine(new Engine);
     State& s = *engine->state_;
     s.options = options;
@@ -138,8 +153,13 @@ std::shared_ptr<Engine> Engine::load(const std::string& path, const LoadOptions&
     s.options.threads = s.pool->size();
     register_built_in_devices();
     s.backend = make_backend(options.device, *s.pool);
-    s.file = open_model_file(path);
     bool larger_than_memory = false;
+    s.file = file;
+    if (options.verify && !s.file->packed)
+        fail("{} holds no hashes to verify: only .forge models do; `forge pack` makes one of it", path);
+    if (options.verify) s.file->packed->verify(*s.pool);
+    s.warm_up = std::make_unique<WarmUp>(s.file);
+    if (options.lock_memory) lock_weights(*s.file);
     s.model = bind_model(*s.file, *s.pool, s.backend->layout(), [&](const ModelSpec& spec, const WeightBytes& weights) {
         const int ctx = context_of(s.options, spec);
         // A GPU's own memory holds the cache, and its backend says when that does not fit.

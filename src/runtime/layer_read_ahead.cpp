@@ -7,12 +7,15 @@
 #include <cstdint>
 #include <utility>
 
+#include "quant/tiles.h"
+
 namespace forge {
 namespace {
 
 void add_planes(const Weight& w, std::vector<LayerReadAhead::Piece>& out) {
-    const auto rows = static_cast<std::size_t>(w.rows);
-    if (w.tiled || rows == 0) return;   // made while loading: in memory
+    // Tiles may have been made while loading, and lie in memory then: advice about that is harmless.
+    const auto rows = static_cast<std::size_t>(w.tiled ? (w.rows + kTiledRows - 1) / kTiledRows : w.rows);
+    if (rows == 0) return;
     for (const Plane* plane : {&w.codes, &w.codes_high, &w.scales, &w.offsets, &w.super_scales, &w.super_mins})
         if (plane->data) out.emplace_back(plane->data, plane->stride * rows);
 }

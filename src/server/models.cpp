@@ -13,13 +13,13 @@ using Clock = std::chrono::steady_clock;
 std::string model_name(const std::string& path) {
     std::filesystem::path p = path;
     if (p.filename().empty()) p = p.parent_path();
-    return p.extension() == ".gguf" ? p.stem().string() : p.filename().string();
+    return p.extension() == ".gguf" || p.extension() == ".forge" ? p.stem().string() : p.filename().string();
 }
 
 Models::Models(const ServeOptions& options) : options_(options), names_(options.models) {
     for (std::size_t i = 0; i < names_.size(); ++i) {
         places_.push_back(std::make_unique<Place>());
-        check_model_path(names_[i].path);
+        model_path(names_[i].path);  // refuses what does not exist before anybody asks for it
     }
     cleaner_ = std::thread([this] { clean(); });
 }

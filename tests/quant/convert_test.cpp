@@ -11,6 +11,8 @@
 
 #include "base/error.h"
 #include "base/float16.h"
+#include "quant/tiles.h"
+#include "quant/untile.h"
 
 namespace forge {
 namespace {
@@ -113,6 +115,30 @@ TEST(Convert, PlanesHoldTheSameBits) {
                 EXPECT_EQ(got.back(), -7.0f);
             }
         }
+    }
+}
+
+// Every plane, byte for byte, padding of a row's masks included.
+TEST(Tiles, GoBackToThePlanesTheyWereMadeOf) {
+    for (const GgufType type : all_types) {
+        const int block = gguf_block_size(static_cast<std::uint32_t>(type))->elements;
+        if (!can_tile(format_of_gguf(type, ""))) continue;
+        for (const std::int64_t cols : {std::int64_t{block}, std::int64_t{3} * block, std::int64_t{9} * block, std::int64_t{1024}})
+            for (const std::int64_t rows : {16, 17, 40}) {
+                SCOPED_TRACE(testing::Message() << gguf_type_name(static_cast<std::uint32_t>(type)) << " " << rows << " x " << cols);
+                const Tensor tensor = random_tensor(type, rows, cols, static_cast<unsigned>(rows));
+                Weight want = planes(type, rows, cols), got = planes(type, rows, cols), tiled = want;
+                convert_gguf_rows(type, tensor.bytes.data(), 0, rows, nullptr, want);
+                tiled.codes = tiled.codes_high = tiled.scales = tiled.offsets = tiled.super_scales = tiled.super_mins = {};
+                allocate_tiles(tiled);
+                convert_gguf_rows(type, tensor.bytes.data(), 0, rows, nullptr, tiled);
+                for (std::int64_t t = 0; t * kTiledRows < rows; ++t) read_tile(tiled.codes.data + static_cast<std::size_t>(t) * tiled.codes.stride, t * kTiledRows, got);
+                for (const auto plane : {&Weight::codes, &Weight::codes_high, &Weight::scales, &Weight::offsets, &Weight::super_scales, &Weight::super_mins}) {
+                    ASSERT_EQ((want.*plane).stride, (got.*plane).stride);
+                    if ((want.*plane).data)
+                        ASSERT_EQ(std::memcmp((want.*plane).data, (got.*plane).data, static_cast<std::size_t>(rows) * (want.*plane).stride), 0);
+                }
+            }
     }
 }
 

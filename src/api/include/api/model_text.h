@@ -17,7 +17,10 @@
 
 namespace forge {
 
-// `path` as a user gives it: a GGUF file, a model's folder, a .safetensors file in one,
+// The path of a model as a user names it: a path, or a name in the store (store/reference.h).
+std::string model_path(const std::string& reference);
+
+// `path` as a user gives it: a name in the store, a .forge file, a GGUF file, a model's folder, a .safetensors file in one,
 // tokenizer.json, tekken.json or tokenizer.model. Errors name the path.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path);
 
@@ -43,6 +46,8 @@ struct Prompt {
 class ModelText {
   public:
     static std::shared_ptr<const ModelText> load(const std::string& path);
+    // Of a model that is open already: a GGUF file or a .forge model.
+    static std::shared_ptr<const ModelText> load(const ModelFile& file);
 
     const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
     bool has_chat_template() const { return !templates_.empty(); }
@@ -59,6 +64,8 @@ class ModelText {
     ChatPrompt render(const Conversation& conversation, ChatOptions options) const;
 
   private:
+    static std::shared_ptr<const ModelText> make(const std::string& path, std::shared_ptr<const Tokenizer> tokenizer, TemplateSet templates);
+
     std::string path_;
     std::shared_ptr<const Tokenizer> tokenizer_;
     TemplateSet templates_;
@@ -68,9 +75,5 @@ class ModelText {
 
 // What the model's makers recommend (generation_config.json, GGUF general.sampling.*), else the defaults.
 SamplingOptions default_sampling(const ModelFile& file);
-
-// Refuses the names of models that are not files yet (name:tag, hf:org/name, oci:...) with a sentence,
-// and paths that do not exist.
-void check_model_path(const std::string& path);
 
 }  // namespace forge

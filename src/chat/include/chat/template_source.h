@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -50,5 +51,10 @@ TemplateSet templates_from_metadata(const Metadata& metadata);
 // ("default") and additional_chat_templates/NAME.jinja; chat_template.json;
 // tokenizer_config.json. The JSON files hold a text or a list of {name, template}.
 TemplateSet templates_from_folder(const std::filesystem::path& folder);
+
+// The same from files of any origin: `names` are those there are (with '/'), read(name) gives one's text;
+// where(name) names it in messages.
+TemplateSet templates_from_files(const std::vector<std::string>& names, const std::function<std::string(const std::string&)>& read,
+                                 const std::function<std::string(const std::string&)>& where);
 
 }  // namespace forge

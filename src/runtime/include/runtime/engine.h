@@ -23,6 +23,8 @@ struct LoadOptions {
     int parallel = 1;                  // sequences that memory is reserved for
     int chunk = 512;                   // rows of a prefill step; chunks begin at multiples of it
     int max_outputs = 8;               // rows whose logits one step can return (scoring a text wants many)
+    bool verify = false;               // compare a .forge model's weights with their hashes while they are read
+    bool lock_memory = false;          // keep mapped weights in memory
     std::vector<std::string> passes_off = {};  // names of plan passes to leave out ("all" for every one)
 };
 
@@ -35,11 +37,15 @@ struct StepInput {
     bool want_logits = false;
 };
 
+// The layout of weights that a device's kernels read fastest.
+WeightLayout fastest_layout(const std::string& device);
+
 class Engine {
   public:
     // Opens, binds, plans, lowers and compiles; when it returns, a token can be
     // computed without further allocation. Errors are sentences.
     static std::shared_ptr<Engine> load(const std::string& path, const LoadOptions& options);
+    static std::shared_ptr<Engine> load(std::shared_ptr<ModelFile> file, const LoadOptions& options);
     ~Engine();
 
     const ModelFile& file() const;
