@@ -177,8 +177,11 @@ TEST(ForgeShard, EveryFlippedBitOfHeaderAndIndexIsNoticed) {
 // needs an id of its own (docs/format.md), and a way back to rows for files of the old one.
 TEST(ForgeShard, TilesHaveTheBytesThatTheFormatSays) {
     const std::pair<GgufType, std::uint64_t> pinned[] = {
-        {GgufType::q4_0, 0}, {GgufType::q4_1, 0}, {GgufType::q5_0, 0}, {GgufType::q5_1, 0}, {GgufType::q8_0, 0}, {GgufType::q2_k, 0}, {GgufType::q3_k, 0}, {GgufType::q4_k, 0},
-        {GgufType::q5_k, 0}, {GgufType::q6_k, 0}, {GgufType::iq4_nl, 0}, {GgufType::iq4_xs, 0}, {GgufType::tq2_0, 0}, {GgufType::mxfp4, 0}, {GgufType::nvfp4, 0}};
+        {GgufType::q4_0, 0x24dc33de54423a51}, {GgufType::q4_1, 0x5491e475cbc52de5}, {GgufType::q5_0, 0xe51d7225cd038c23},
+        {GgufType::q5_1, 0x0ad231e06c43baf4}, {GgufType::q8_0, 0x28f6685cc77e040a}, {GgufType::q2_k, 0x965ab6f5b642b390},
+        {GgufType::q3_k, 0xee4041f3621d455d}, {GgufType::q4_k, 0xe8d1b8e4b06b4005}, {GgufType::q5_k, 0xce65b85f64ad8ca7},
+        {GgufType::q6_k, 0xaa5312d3f03aafae}, {GgufType::iq4_nl, 0x24dc33de54423a51}, {GgufType::iq4_xs, 0x44ba06cade852661},
+        {GgufType::tq2_0, 0x07139be7b8431fe7}, {GgufType::mxfp4, 0x31a407655bd3a7ae}, {GgufType::nvfp4, 0x3e1fc1945536737c}};
     for (const auto& [type, hash] : pinned) {
         Weight planes;
         planes.format = format_of_gguf(type, "");
