@@ -112,25 +112,35 @@ struct WordPath<CodeKind::nibbles> : WordPathBase<CodeKind::nibbles, WordPath<Co
     }
 };
 
-template <>
-struct WordPath<CodeKind::nibbles_1> : WordPathBase<CodeKind::nibbles_1, WordPath<CodeKind::nibbles_1>> {
-    static constexpr int parts = 1;
-    __m512i low, high;  // of codes without and with the fifth bit
-    explicit WordPath(const WeightFormat& format)
-        : low(word_table(16, 1, -format.zero)), high(word_table(16, 1, 16.0f - format.zero)) {}
+// Codes of 5 and 3 bits: low bits by one of two tables, which the mask of high bits chooses.
+template <CodeKind kind>
+struct MaskedWordPath : WordPathBase<kind, MaskedWordPath<kind>> {
+    static constexpr int parts = 1, bits = code_bits(kind), masks = 16 / bits;   // masks of a block
+    __m512i low, high;  // of codes without and with the highest bit
+    explicit MaskedWordPath(const WeightFormat& format)
+        : low(word_table(1 << bits, 1, -format.zero)),
+          high(word_table(1 << bits, 1, static_cast<float>(1 << bits) - format.zero)) {}
     struct Block {
         __m512i codes;
         const std::uint8_t* masks;
     };
     static FORGE_INLINE Block load(RowCodes row, std::int64_t b) {
-        return {load_codes(row.low + b * 64), row.high + b * 16};
+        return {load_codes(row.low + b * 64), row.high + b * 4 * masks};
     }
     template <int j, int>
     FORGE_INLINE __m512i words(const Block& b) const {
-        const __m512i index = shift_words<4 * j>(b.codes);
+        const __m512i index = shift_words<bits * j>(b.codes);
         return _mm512_mask_permutexvar_epi16(_mm512_permutexvar_epi16(index, low), load_mask(b.masks + 4 * j),
                                              index, high);
     }
+};
+template <>
+struct WordPath<CodeKind::nibbles_1> : MaskedWordPath<CodeKind::nibbles_1> {
+    using MaskedWordPath::MaskedWordPath;
+};
+template <>
+struct WordPath<CodeKind::pairs_1> : MaskedWordPath<CodeKind::pairs_1> {
+    using MaskedWordPath::MaskedWordPath;
 };
 
 template <>
@@ -166,27 +176,6 @@ struct WordPath<CodeKind::pairs> : WordPathBase<CodeKind::pairs, WordPath<CodeKi
     template <int j, int>
     FORGE_INLINE __m512i words(Block codes) const {
         return _mm512_permutexvar_epi16(shift_words<2 * j>(codes), table);
-    }
-};
-
-template <>
-struct WordPath<CodeKind::pairs_1> : WordPathBase<CodeKind::pairs_1, WordPath<CodeKind::pairs_1>> {
-    static constexpr int parts = 1;
-    __m512i low, high;  // of codes without and with the third bit
-    explicit WordPath(const WeightFormat& format)
-        : low(word_table(4, 1, -format.zero)), high(word_table(4, 1, 4.0f - format.zero)) {}
-    struct Block {
-        __m512i codes;
-        const std::uint8_t* masks;
-    };
-    static FORGE_INLINE Block load(RowCodes row, std::int64_t b) {
-        return {load_codes(row.low + b * 64), row.high + b * 32};
-    }
-    template <int j, int>
-    FORGE_INLINE __m512i words(const Block& b) const {
-        const __m512i index = shift_words<2 * j>(b.codes);
-        return _mm512_mask_permutexvar_epi16(_mm512_permutexvar_epi16(index, low), load_mask(b.masks + 4 * j),
-                                             index, high);
     }
 };
 

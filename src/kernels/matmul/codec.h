@@ -151,29 +151,37 @@ FORGE_INLINE U32 mask_bits(const std::uint8_t* masks, int index, U32 bit) {
     return (set1(mask) >> bit) & set1(std::uint32_t{1});
 }
 
-template <>
-struct Codec<CodeKind::nibbles_1> : StreamBlock<4> {
+// Codes of 5 and 3 bits: `bits` low ones, and a mask that has the highest of every `steps / 2`th element.
+template <int bits>
+struct MaskedCodec : StreamBlock<bits> {
+    static constexpr int half = 16 / bits, covered = 32 * half;   // masks, and the elements that they cover
     struct Block {
         U32 low;
         const std::uint8_t* masks;
         U32 bit;
     };  // bit: of the lane's element 0
     F32 zero_point;
-    explicit Codec(const WeightFormat& format) : zero_point(set1(static_cast<float>(format.zero))) {}
-    static FORGE_INLINE Block with_masks(U32 low, RowCodes row, std::int64_t b) {
-        const std::int64_t e = b * block;
-        const U32 lane = lane_index();
-        return {low, row.high + e / 128 * 16, (lane + lane) + set1(static_cast<std::uint32_t>(e % 128 / 4))};
-    }
+    explicit MaskedCodec(const WeightFormat& format) : zero_point(set1(static_cast<float>(format.zero))) {}
     FORGE_INLINE Block load(RowCodes row, std::int64_t b) const {
-        return with_masks(load_low(row, b), row, b);
+        const std::int64_t e = b * StreamBlock<bits>::block;
+        const U32 lane = lane_index();
+        return {StreamBlock<bits>::load_low(row, b), row.high + e / covered * 4 * half,
+                (lane + lane) + set1(static_cast<std::uint32_t>(e % covered / half))};
     }
     template <int j>
     FORGE_INLINE F32 value(const Block& b) const {
-        const U32 high = mask_bits(b.masks, j % 4, j < 4 ? b.bit : b.bit + set1(std::uint32_t{1}));
-        return to_float((shift_right<4 * j>(b.low) & set1(std::uint32_t{15})) | shift_left<4>(high)) -
+        const U32 high = mask_bits(b.masks, j % half, j < half ? b.bit : b.bit + set1(std::uint32_t{1}));
+        return to_float((shift_right<bits * j>(b.low) & set1((std::uint32_t{1} << bits) - 1)) | shift_left<bits>(high)) -
                zero_point;
     }
+};
+template <>
+struct Codec<CodeKind::nibbles_1> : MaskedCodec<4> {
+    using MaskedCodec::MaskedCodec;
+};
+template <>
+struct Codec<CodeKind::pairs_1> : MaskedCodec<2> {
+    using MaskedCodec::MaskedCodec;
 };
 
 template <>
@@ -195,31 +203,6 @@ struct Codec<CodeKind::nibbles_2> : StreamBlock<4> {
     FORGE_INLINE F32 value(const Block& b) const {
         const U32 high = shift_right<16 * (j / 4) + 2 * (j % 4)>(b.high) & set1(std::uint32_t{3});
         return to_float((shift_right<4 * j>(b.low) & set1(std::uint32_t{15})) | shift_left<4>(high)) -
-               zero_point;
-    }
-};
-
-template <>
-struct Codec<CodeKind::pairs_1> : StreamBlock<2> {
-    struct Block {
-        U32 low;
-        const std::uint8_t* masks;
-        U32 bit;
-    };
-    F32 zero_point;
-    explicit Codec(const WeightFormat& format) : zero_point(set1(static_cast<float>(format.zero))) {}
-    static FORGE_INLINE Block with_masks(U32 low, RowCodes row, std::int64_t b) {
-        const std::int64_t e = b * block;
-        const U32 lane = lane_index();
-        return {low, row.high + e / 256 * 32, (lane + lane) + set1(static_cast<std::uint32_t>(e % 256 / 8))};
-    }
-    FORGE_INLINE Block load(RowCodes row, std::int64_t b) const {
-        return with_masks(load_low(row, b), row, b);
-    }
-    template <int j>
-    FORGE_INLINE F32 value(const Block& b) const {
-        const U32 high = mask_bits(b.masks, j % 8, j < 8 ? b.bit : b.bit + set1(std::uint32_t{1}));
-        return to_float((shift_right<2 * j>(b.low) & set1(std::uint32_t{3})) | shift_left<2>(high)) -
                zero_point;
     }
 };
