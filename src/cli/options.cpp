@@ -35,6 +35,7 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
         ->type_name("N")->check(CLI::Range(1, 1 << 24));
     command.add_flag("--verify", flags.load.verify, "Compare a .forge model's weights with their hashes while they are read");
     command.add_flag("--mlock", flags.load.lock_memory, "Keep the model in memory, where the system's limit allows it");
+    command.add_flag("--repack", flags.load.repack, "Copy an MLX folder's weights into the CPU's own layout: more memory and a longer start for speed");
     command.add_option("--pass", flags.passes, "Leave a plan pass out, such as -fuse_norm, or -all (see forge inspect --plan)")
         ->type_name("-NAME")->expected(1)->take_all();
 }

@@ -44,6 +44,7 @@ struct RowJob {
     const std::byte* source = nullptr;     // row 0 of the weight
     std::size_t row_bytes = 0;             // in the file
     std::byte* dense_target = nullptr;     // plain rows are copied here; null: planes are made
+    std::shared_ptr<const Weight> planes;  // rows that become tiles as they are; null: `source` is read
 };
 
 std::int64_t source_row(const TensorUse& use, std::int64_t row) {
@@ -70,6 +71,11 @@ struct Slice {
 
 void run(const Slice& slice) {
     const RowJob& job = *slice.job;
+    if (job.planes) {
+        for (std::int64_t row = slice.first; row < slice.last; row += kTiledRows)
+            write_tile(*job.planes, row, const_cast<std::byte*>(job.weight->codes.data) + static_cast<std::size_t>(row / kTiledRows) * job.weight->codes.stride);
+        return;
+    }
     if (job.use->quantised) return copy_planes(*job.use, slice.first, slice.last, *job.weight);
     const std::int64_t* map = job.use->row_map.empty() ? nullptr : job.use->row_map.data();
     if (!job.dense_target) {
@@ -108,7 +114,7 @@ class Loader {
         report_.mapped_bytes += mapped_dense_;
         if (check) check({report_.mapped_bytes, planes_bytes_});
         for (RowJob& job : jobs_)
-            if (!job.dense_target && tiles_wanted(job)) allocate_tiles(*job.weight);
+            if (job.planes || (!job.dense_target && tiles_wanted(job))) allocate_tiles(*job.weight);
             else if (!job.dense_target) allocate_planes(*job.weight);
         convert(pool);
         return std::move(weights_);
@@ -116,7 +122,7 @@ class Loader {
 
   private:
     bool tiles_wanted(const RowJob& job) const {
-        return layout_ == WeightLayout::tiles && !job.use->quantised && job.weight->rows >= kTiledRows && can_tile(job.weight->format);
+        return layout_ != WeightLayout::rows && !job.use->quantised && job.weight->rows >= kTiledRows && can_tile(job.weight->format);
     }
 
     // Norm weights, biases and convolutions: a few thousand floats, converted once.
@@ -191,6 +197,16 @@ class Loader {
         weight.codes = {job.source, job.row_bytes};
         weight.scales = plane_of(*q.scales, use.first_row);
         if (q.biases) weight.offsets = plane_of(*q.biases, use.first_row);
+        if (layout_ == WeightLayout::tiles_by_copy && use.rows >= kTiledRows && can_tile(weight.format)) {
+            RowJob copy = job;
+            copy.planes = std::make_shared<const Weight>(weight);
+            weight.codes = weight.scales = weight.offsets = {};
+            planes_bytes_ += plane_bytes(weight);
+            report_.copied_bytes += plane_bytes(weight);
+            ++report_.copied;
+            jobs_.push_back(std::move(copy));
+            return;
+        }
         // The planes may lie in different files of the model.
         weight.owner = std::make_shared<std::array<std::shared_ptr<const void>, 3>>(
             std::array<std::shared_ptr<const void>, 3>{use.tensor->file, q.scales->file, q.biases ? q.biases->file : nullptr});

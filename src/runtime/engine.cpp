@@ -160,7 +160,9 @@ std::shared_ptr<Engine> Engine::load(std::shared_ptr<ModelFile> file, const Load
     if (options.verify) s.file->packed->verify(*s.pool);
     s.warm_up = std::make_unique<WarmUp>(s.file);
     if (options.lock_memory) lock_weights(*s.file);
-    s.model = bind_model(*s.file, *s.pool, s.backend->layout(), [&](const ModelSpec& spec, const WeightBytes& weights) {
+    WeightLayout layout = s.backend->layout();
+    if (s.options.repack && layout == WeightLayout::tiles) layout = WeightLayout::tiles_by_copy;
+    s.model = bind_model(*s.file, *s.pool, layout, [&](const ModelSpec& spec, const WeightBytes& weights) {
         const int ctx = context_of(s.options, spec);
         // A GPU's own memory holds the cache, and its backend says when that does not fit.
         const bool here = s.backend->limits().memory_bytes == machine_memory().total;

@@ -13,8 +13,9 @@ namespace {
 using test::ReferenceRecord;
 
 // Logits of every position of a text, [positions][vocab].
-std::vector<float> score(const std::string& model, const std::vector<std::int32_t>& ids, DType dtype, int rows) {
+std::vector<float> score(const std::string& model, const std::vector<std::int32_t>& ids, DType dtype, int rows, bool repack = false) {
     LoadOptions options;
+    options.repack = repack;
     options.dtype = dtype;
     options.threads = 2;
     options.ctx = 160;
@@ -52,6 +53,31 @@ TEST_P(TinyModels, FloatLogitsEqualTheReference) {
                 worst = std::max(worst, std::fabs(double(found[i]) - expected[i]));
             }
             EXPECT_LE(worst, bound) << "steps of " << rows << " rows";
+        }
+    }
+}
+
+// --repack copies an MLX folder's planes into tiles.
+class MlxModels : public testing::TestWithParam<test::TinyModel> {};
+
+TEST_P(MlxModels, RepackedWeightsMeanTheSame) {
+    const auto& model = GetParam();
+    LoadOptions options;
+    options.ctx = 16;
+    const auto plain = Engine::load(model.model.string(), options);
+    options.repack = true;
+    const auto repacked = Engine::load(model.model.string(), options);
+    if (plain->memory().mapped == repacked->memory().mapped) GTEST_SKIP() << "its widths have no tiles";
+    EXPECT_LT(repacked->memory().mapped, plain->memory().mapped);
+    for (const ReferenceRecord& record : test::read_reference(model.folder / "reference.jsonl")) {
+        if (record.greedy) continue;
+        const std::vector<float> expected = test::read_floats(model.folder / "logits.f32");
+        for (int rows : {1, 48}) {
+            const std::vector<float> found = score(model.model.string(), record.ids, DType::f32, rows, true);
+            ASSERT_GE(found.size(), expected.size());
+            double worst = 0;
+            for (std::size_t i = 0; i < expected.size(); ++i) worst = std::max(worst, std::fabs(double(found[i]) - expected[i]));
+            EXPECT_LE(worst, 1e-4 * largest(expected)) << "steps of " << rows << " rows";
         }
     }
 }
@@ -104,9 +130,21 @@ TEST_P(TinyModels, SixteenBitsAgreeAsOftenAsTransformers) {
     }
 }
 
+std::vector<test::TinyModel> mlx_models() {
+    std::vector<test::TinyModel> models = test::tiny_models();
+    std::erase_if(models, [](const test::TinyModel& model) { return model.folder.parent_path().filename() != "models-mlx"; });
+    return models;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, TinyModels, testing::ValuesIn(test::tiny_models()), [](const auto& info) {
     std::string name = info.param.name;
     std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+    return name;
+});
+
+INSTANTIATE_TEST_SUITE_P(All, MlxModels, testing::ValuesIn(mlx_models()), [](const auto& info) {
+    std::string name = info.param.name;
+    for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
     return name;
 });
 

@@ -78,7 +78,9 @@ constexpr std::size_t scale_bytes(ScaleKind kind) {
 std::string describe(const WeightFormat& format);
 
 // How the planes of a matrix lie: row by row, or in tiles of sixteen rows (quant/tiles.h).
-enum class WeightLayout : std::uint8_t { rows, tiles };
+// `tiles` is for weights that are converted anyway; `tiles_by_copy` also copies planes into tiles that could be
+// mapped (--repack).
+enum class WeightLayout : std::uint8_t { rows, tiles, tiles_by_copy };
 
 struct Plane {
     const std::byte* data = nullptr;

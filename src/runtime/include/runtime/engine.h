@@ -25,6 +25,7 @@ struct LoadOptions {
     int max_outputs = 8;               // rows whose logits one step can return (scoring a text wants many)
     bool verify = false;               // compare a .forge model's weights with their hashes while they are read
     bool lock_memory = false;          // keep mapped weights in memory
+    bool repack = false;               // copy MLX's planes into the layout that the CPU reads fastest (memory for speed)
     std::vector<std::string> passes_off = {};  // names of plan passes to leave out ("all" for every one)
 };
 
