@@ -194,6 +194,29 @@ void write_forge_seeds(const fs::path& folder) {
     seed("container", 5, container_tail("{}", blobs, 2 * kPlaneAlignment));
 }
 
+// A request for each protocol, and an answer with calls for each family of tool calls; the first bytes choose.
+void write_server_seeds(const fs::path& folder) {
+    const char* requests[] = {
+        R"({"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"t"}]},{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"x"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}],"tool_choice":"auto","stop":["a"],"temperature":1,"logit_bias":{"5":-100},"seed":7,"stream":true,"stream_options":{"include_usage":true},"logprobs":true,"top_logprobs":3,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"}}}})",
+        R"({"prompt":["a","b"],"max_tokens":5,"stop":"x","echo":true,"n":2,"best_of":2})",
+        R"({"instructions":"i","input":[{"role":"user","content":[{"type":"input_text","text":"a"}]},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"r"}],"tools":[{"type":"function","name":"f","parameters":{}}],"text":{"format":{"type":"json_schema","schema":{}}},"reasoning":{"effort":"high"}})",
+        R"({"model":"m","max_tokens":5,"system":[{"type":"text","text":"s"}],"messages":[{"role":"user","content":"a"},{"role":"assistant","content":[{"type":"thinking","thinking":"t","signature":"s"},{"type":"tool_use","id":"t","name":"f","input":{"x":1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"r"}]}],"tools":[{"name":"f","input_schema":{"type":"object"}}],"thinking":{"type":"enabled","budget_tokens":9}})",
+        R"({"model":"m","messages":[{"role":"user","content":"a","images":[]}],"options":{"temperature":1,"num_predict":5,"stop":["x"]},"format":{"type":"object"},"keep_alive":"5m","think":true})",
+        R"({"model":"m","prompt":"p","system":"s","suffix":"x","raw":true,"format":"json"})",
+        R"({"input_prefix":"a","input_suffix":"b","input_extra":[{"filename":"f","text":"t"}],"n_predict":5})",
+        R"({"input":[[1,2],[3]]})"};
+    for (std::size_t i = 0; i < std::size(requests); ++i)
+        write_file_atomically(folder / "requests" / std::to_string(i), std::string(1, static_cast<char>(i)) + requests[i]);
+    const char* answers[] = {
+        "I call. <tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>", "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>",
+        "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": 1}}]", "[TOOL_CALLS]f[ARGS]{\"a\": 1}", "<|python_tag|>{\"name\": \"f\", \"parameters\": {\"a\": 1}}",
+        "```tool_code\nf(a=1, b=None, c=[1, \"x\"])\n```", "<|tool_call>call:f{a:1,c:[<|\"|>x<|\"|>]}<tool_call|>", "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"a\":1}<|call|>",
+        "<\xEF\xBD\x9Ctool\xE2\x96\x81" "calls\xE2\x96\x81" "begin\xEF\xBD\x9C>"};
+    for (int family = 0; family < 14; ++family)
+        for (std::size_t i = 0; i < std::size(answers); ++i)
+            write_file_atomically(folder / "tool_calls" / fmt::format("{}-{}", family, i), std::string{static_cast<char>(family), '\x09'} + answers[i]);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -203,8 +226,8 @@ int main(int count, char** arguments) {
     }
     try {
         const fs::path folder(arguments[1]), data(arguments[2]);
-        for (const char* target : {"config", "folder_model", "forge_model", "gguf", "gguf_model", "jinja", "safetensors",
-                                   "sentencepiece", "tokenizer_json", "tokenizer_tekken"})
+        for (const char* target : {"config", "folder_model", "forge_model", "gguf", "gguf_model", "jinja", "requests", "safetensors",
+                                   "sentencepiece", "tokenizer_json", "tokenizer_tekken", "tool_calls"})
             fs::create_directories(folder / target);
         for (std::uint32_t id = 0; id < 64; ++id)
             if (gguf_block_size(id))
@@ -221,6 +244,7 @@ int main(int count, char** arguments) {
         write_sentencepiece_seed(folder / "sentencepiece" / "bpe");
         write_tekken_seed(folder / "tokenizer_tekken" / "bytes");
         write_jinja_seeds(data, folder);
+        write_server_seeds(folder);
     } catch (const std::exception& error) {
         fmt::print(stderr, "{}\n", error.what());
         return 1;

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "anthropic.h"
+#include "embeddings.h"
 #include "infill.h"
 #include "ollama.h"
 #include "openai.h"
@@ -14,14 +15,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string_view body(reinterpret_cast<const char*>(data + 1), size - 1);
     try {
         const Json json = parse_object(body);
-        switch (data[0] % 7) {
+        switch (data[0] % 8) {
             case 0: openai_chat(json); break;
             case 1: openai_completion(json); break;
             case 2: openai_response(json); break;
             case 3: anthropic_messages(json); break;
             case 4: ollama_chat(json); break;
             case 5: ollama_generate(json); break;
-            default: infill(json);
+            case 6: infill(json); break;
+            default: {
+                EmbeddingRequest request;
+                Fields fields(json);
+                read_input(fields, request);
+            }
         }
     } catch (const ApiError&) {
     }

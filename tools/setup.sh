@@ -51,6 +51,9 @@ need_apt() {
     # Metal kernels are tested where these can be had; elsewhere those tests are skipped with a sentence.
     [ "$1" = test ] || [ "$1" = fuzz ] && command -v apt-cache >/dev/null 2>&1 && apt-cache show clang-19 >/dev/null 2>&1 &&
         wanted="$wanted clang-19 lld-19 llvm-19 libobjc-12-dev libblocksruntime-dev"
+    # The page in a browser and the example for nginx are tested where these can be had.
+    [ "$1" = fuzz ] && command -v apt-cache >/dev/null 2>&1 && apt-cache show chromium nginx-light >/dev/null 2>&1 &&
+        wanted="$wanted chromium nginx-light"
     local package missing=""
     for package in $wanted; do
         dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || missing="$missing $package"

@@ -124,6 +124,7 @@ void add_serve(CLI::App& app, int& status) {
     command->add_option("--allow-host", f->serve.hosts, "A name under which this server is reached; can be repeated")->type_name("NAME")->expected(1)->take_all();
     command->add_option("--log", f->log, "Lines of the log: text (default) or json")->type_name("FORM");
     command->add_option("--idle-unload", f->idle_unload, "Unload a model that nobody used for so long; -1 = never")->type_name("SECONDS")->check(CLI::Range(-1, 1 << 30));
+    command->add_option("--slot-save-path", f->serve.slot_folder, "Folder where POST /slots/N saves and restores what a slot holds; without it they are refused")->type_name("FOLDER")->check(CLI::ExistingDirectory);
     command->add_option("--grace", f->grace, "Time for answers in progress after SIGTERM")->type_name("SECONDS")->check(CLI::Range(0.0, 3600.0));
     add_engine_flags(*command, f->engine);
     add_log_flags(*command);

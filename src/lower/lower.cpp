@@ -29,6 +29,7 @@ class Lowering {
         }
         program_.vocab = plan_.values[plan_.logits].cols;
         program_.logits = value(plan_.logits);
+        program_.logits_type = plan_.values[plan_.logits].type == ValueType::f32 ? DType::f32 : options_.type;
         finish();
         return std::move(program_);
     }

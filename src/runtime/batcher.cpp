@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -11,6 +13,7 @@
 #include "draw.h"
 #include "prefix_store.h"
 #include "runtime/timeline.h"
+#include "saved_timeline.h"
 
 namespace forge {
 namespace {
@@ -37,6 +40,7 @@ struct Slot {
     // The logits after the first `known` tokens of the timeline, which were a whole prompt; 0 = none.
     std::vector<float> prompt_logits;
     std::size_t known = 0;
+    std::vector<float> pooled;              // sum of the hidden states so far, or the last one
 };
 
 // Fewer tokens than this are computed again rather than copied or waited for.
@@ -51,6 +55,7 @@ struct Batcher::State {
     std::condition_variable wake;
     struct Waiting { std::uint64_t id; BatchRequest request; Clock::time_point since; };
     std::deque<Waiting> queue;
+    std::deque<std::function<void()>> tasks;   // for the thread, between two steps
     std::set<std::uint64_t> cancelled;
     bool stop = false;
     std::uint64_t next_id = 1;
@@ -69,11 +74,15 @@ struct Batcher::State {
     void loop();
     void admit();
     void drop_cancelled();
+    void run_tasks();
     Slot& choose_slot(std::span<const std::int32_t> prompt);
     void begin(Slot& slot, Waiting waiting);
     void keep(const Slot& slot, std::size_t kept);
     bool share_prefix(Slot& slot);
     bool prefill_one();
+    void embed_chunk(Slot& slot);
+    Slot& idle_slot(int index);
+    template <typename Work> auto between_steps(Work work);
     void decode_all();
     void draw(Slot& slot, std::span<const float> logits);
     void finish(Slot& slot, FinishReason reason);
@@ -147,9 +156,10 @@ void Batcher::State::loop() {
     for (;;) {
         {
             std::unique_lock lock(mutex);
-            wake.wait(lock, [&] { return stop || !queue.empty() || counters.running > 0 || !cancelled.empty(); });
+            wake.wait(lock, [&] { return stop || !queue.empty() || counters.running > 0 || !cancelled.empty() || !tasks.empty(); });
             if (stop) break;
         }
+        run_tasks();
         drop_cancelled();
         admit();
         prefill_one();
@@ -164,6 +174,16 @@ void Batcher::State::loop() {
     for (Waiting& waiting : queue)
         if (waiting.request.on_done) waiting.request.on_done(FinishReason::cancelled, {});
     queue.clear();
+    run_tasks();   // whoever waits for one must hear of it
+}
+
+void Batcher::State::run_tasks() {
+    std::deque<std::function<void()>> due;
+    {
+        std::lock_guard lock(mutex);
+        due.swap(tasks);
+    }
+    for (const auto& task : due) task();
 }
 
 void Batcher::State::drop_cancelled() {
@@ -196,9 +216,69 @@ void Batcher::State::admit() {
             queue.pop_front();
             ++counters.running;
         }
-        Slot& slot = choose_slot(waiting.request.prompt);
+        Slot& slot = choose_slot(waiting.request.pooling == Pooling::none ? waiting.request.prompt : std::span<const std::int32_t>());
         begin(slot, std::move(waiting));
     }
+}
+
+// Has the thread do it between two steps, and waits for what comes of it.
+template <typename Work>
+auto Batcher::State::between_steps(Work work) {
+    auto task = std::make_shared<std::packaged_task<decltype(work())()>>(std::move(work));
+    auto result = task->get_future();
+    {
+        std::lock_guard lock(mutex);
+        if (stop) throw QueueFull("the model is being unloaded");
+        tasks.push_back([task] { (*task)(); });
+    }
+    wake.notify_all();
+    return result.get();
+}
+
+Slot& Batcher::State::idle_slot(int index) {
+    if (index < 0 || index >= static_cast<int>(slots.size()))
+        fail(ErrorKind::not_found, "there is no slot {}; the slots are 0 to {}", index, slots.size() - 1);
+    Slot& slot = slots[static_cast<std::size_t>(index)];
+    if (slot.busy) fail("slot {} is answering a request; try again when it is done", index);
+    return slot;
+}
+
+std::vector<Batcher::SlotInfo> Batcher::slots() {
+    return state_->between_steps([s = state_.get()] {
+        std::vector<SlotInfo> all;
+        for (std::size_t i = 0; i < s->slots.size(); ++i)
+            all.push_back({static_cast<int>(i), s->slots[i].busy, s->slots[i].timeline->tokens().size()});
+        return all;
+    });
+}
+
+std::size_t Batcher::save_slot(int index, const std::string& path) {
+    return state_->between_steps([=, s = state_.get()] {
+        const Slot& slot = s->idle_slot(index);
+        save_timeline(*s->engine, slot.index, *slot.timeline, path);
+        return slot.timeline->tokens().size();
+    });
+}
+
+std::size_t Batcher::restore_slot(int index, const std::string& path) {
+    return state_->between_steps([=, s = state_.get()] {
+        Slot& slot = s->idle_slot(index);
+        s->keep(slot, 0);
+        slot.known = 0;
+        restore_timeline(*s->engine, slot.index, *slot.timeline, path);
+        slot.last_use = ++s->uses;
+        return slot.timeline->tokens().size();
+    });
+}
+
+std::size_t Batcher::erase_slot(int index) {
+    return state_->between_steps([=, s = state_.get()] {
+        Slot& slot = s->idle_slot(index);
+        const std::size_t tokens = slot.timeline->tokens().size();
+        slot.known = 0;
+        slot.timeline->clear();
+        return tokens;
+    });
 }
 
 // The free slot whose timeline serves the prompt furthest, among equals the one unused for longest.
@@ -218,10 +298,15 @@ Slot& Batcher::State::choose_slot(std::span<const std::int32_t> prompt) {
 void Batcher::State::begin(Slot& slot, Waiting waiting) {
     const std::vector<std::int32_t>& prompt = waiting.request.prompt;
     const auto& tokens = slot.timeline->tokens();
-    const bool repeated = slot.known == prompt.size() && common_prefix(prompt, tokens) == prompt.size();
-    std::size_t kept = repeated ? prompt.size() : slot.timeline->reusable(prompt);
+    const bool embedding = waiting.request.pooling != Pooling::none;
+    const bool repeated = !embedding && slot.known == prompt.size() && common_prefix(prompt, tokens) == prompt.size();
+    std::size_t kept = repeated ? prompt.size() : embedding ? 0 : slot.timeline->reusable(prompt);
     keep(slot, kept);
-    if (repeated) {
+    if (embedding) {   // every token's state is wanted, and none is kept
+        slot.timeline->clear();
+        slot.known = 0;
+        slot.pooled.assign(static_cast<std::size_t>(engine->spec().hidden), 0);
+    } else if (repeated) {
         slot.timeline->truncate(kept);
     } else {
         slot.timeline->rewind(prompt);
@@ -253,10 +338,11 @@ void Batcher::State::begin(Slot& slot, Waiting waiting) {
     counters.cached_tokens += kept;
 }
 
-// Saves what the slot is about to lose, when it is worth it.
+// Saves what the slot is about to lose, when it is worth it: a copy is of the whole sequence and takes a sixteenth of the
+// time of computing it, so that a short end after a long beginning that stays is rather computed again.
 void Batcher::State::keep(const Slot& slot, std::size_t kept) {
     const auto& tokens = slot.timeline->tokens();
-    if (!store.enabled() || slot.timeline->recurrent() || tokens.size() < kept + worth_copying || store.holds(tokens)) return;
+    if (!store.enabled() || slot.timeline->recurrent() || tokens.size() < kept + worth_copying || (tokens.size() - kept) * 4 < tokens.size() || store.holds(tokens)) return;
     store.put({tokens, engine->save_cache(slot.index, static_cast<int>(tokens.size()))});
 }
 
@@ -269,7 +355,7 @@ bool Batcher::State::share_prefix(Slot& slot) {
     const Slot* donor = nullptr;
     std::size_t best = size + worth_copying - 1;
     for (const Slot& other : slots) {
-        if (&other == &slot) continue;
+        if (&other == &slot || (other.busy && other.request.pooling != Pooling::none)) continue;
         const std::size_t common = common_prefix(wanted, other.timeline->tokens());
         if (common > best) {
             donor = &other;
@@ -298,6 +384,10 @@ bool Batcher::State::prefill_one() {
         Slot& slot = slots[prefill_turn++ % slots.size()];
         if (!slot.busy || slot.decoding) continue;
         try {
+            if (slot.request.pooling != Pooling::none) {
+                embed_chunk(slot);
+                return true;
+            }
             const std::span<const std::int32_t> prompt = slot.request.prompt;
             const int total = static_cast<int>(prompt.size());
             std::span<const float> logits = slot.prompt_logits;
@@ -328,6 +418,27 @@ bool Batcher::State::prefill_one() {
         return true;
     }
     return false;
+}
+
+void Batcher::State::embed_chunk(Slot& slot) {
+    const std::span<const std::int32_t> prompt = slot.request.prompt;
+    const std::size_t first = slot.timeline->tokens().size(), last = std::min(prompt.size(), first + static_cast<std::size_t>(engine->options().chunk));
+    const bool mean = slot.request.pooling == Pooling::mean;
+    rows.clear();
+    for (std::size_t i = first; i < last; ++i)
+        rows.push_back({prompt[i], slot.index, static_cast<std::int32_t>(i), mean || i + 1 == prompt.size()});
+    const std::span<const float> states = engine->embed(rows);
+    slot.timeline->advance(prompt.subspan(first, last - first));
+    for (std::size_t i = 0; i < states.size(); ++i) slot.pooled[i % slot.pooled.size()] += states[i];
+    if (last < prompt.size()) return;
+    double squares = 0;
+    for (const float x : slot.pooled) squares += double(x) * x;
+    const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
+    for (float& x : slot.pooled) x = static_cast<float>(x * scale);
+    slot.timeline->clear();   // these kernels' cache is nobody else's
+    slot.stats.prompt_seconds = since(slot.phase_start);
+    if (slot.request.on_embedding) slot.request.on_embedding(slot.pooled);
+    finish(slot, FinishReason::stop);
 }
 
 void Batcher::State::decode_all() {

@@ -36,6 +36,8 @@ struct Engine::State {
     Program decode_program, prefill_program;
     std::unique_ptr<Executable> decode, prefill;
     std::unique_ptr<LayerReadAhead> read_ahead;   // of models larger than memory
+    Program embed_program;
+    std::unique_ptr<Executable> embed;  // compiled when first asked for
     std::mutex slots_mutex;
     std::vector<bool> slot_taken;
     std::vector<bool> message_starts;   // by id; empty when nobody said
@@ -63,6 +65,7 @@ struct Engine::State {
         };
     }
     void check(std::span<const StepInput> rows) const;
+    StepRows fill(std::span<const StepInput> rows);
     void compile(const std::string& path);
     void record(const Program& program, const Executable& executable, const StepRows& step);
     std::vector<LaunchProfile> profiles(const Program& program) const;   // without figures
@@ -237,8 +240,8 @@ void Engine::State::check(std::span<const StepInput> rows) const {
     }
 }
 
-std::span<const float> Engine::step(std::span<const StepInput> rows) {
-    State& s = *state_;
+StepRows Engine::State::fill(std::span<const StepInput> rows) {
+    State& s = *this;
     s.check(rows);
     StepRows record;
     record.m = static_cast<int>(rows.size());
@@ -253,6 +256,12 @@ std::span<const float> Engine::step(std::span<const StepInput> rows) {
     record.positions = s.positions.data();
     record.output_rows = s.output_rows.data();
     record.serial = ++s.serial;
+    return record;
+}
+
+std::span<const float> Engine::step(std::span<const StepInput> rows) {
+    State& s = *state_;
+    const StepRows record = s.fill(rows);
     const bool small = record.m <= s.decode_program.max_rows;
     const Program& program = small ? s.decode_program : s.prefill_program;
     if (record.outputs > program.max_outputs)
@@ -262,6 +271,22 @@ std::span<const float> Engine::step(std::span<const StepInput> rows) {
     executable.wait();
     if (s.profiling) s.record(program, executable, record);
     return executable.logits();
+}
+
+std::span<const float> Engine::embed(std::span<const StepInput> rows) {
+    State& s = *state_;
+    if (!s.embed) {
+        Plan plan = without_head(s.plan);
+        run_passes(plan, s.options.passes_off);
+        s.embed_program = lower(plan, s.model->spec.ropes, {s.options.dtype, s.options.chunk, s.options.chunk}, s.target());
+        s.embed = s.backend->compile(s.embed_program, s.model->weights, s.cache);
+    }
+    const StepRows record = s.fill(rows);
+    if (record.m > s.embed_program.max_rows)
+        fail(ErrorKind::internal, "hidden states of a step of {} rows, at most {}", record.m, s.embed_program.max_rows);
+    s.embed->submit(record);
+    s.embed->wait();
+    return s.embed->logits();
 }
 
 void Engine::State::record(const Program& program, const Executable& executable, const StepRows& step) {

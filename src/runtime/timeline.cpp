@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "lower/lower.h"
+
 namespace forge {
 
 Timeline::Timeline(std::shared_ptr<Engine> engine, int slot, std::size_t snapshot_budget)
-    : engine_(std::move(engine)), slot_(slot), budget_(snapshot_budget), state_bytes_(engine_->state_bytes()) {
+    : engine_(std::move(engine)), slot_(slot), budget_(snapshot_budget), state_bytes_(engine_->state_bytes()),
+      halves_short_steps_(engine_->backend_name().starts_with("CPU")) {
     tokens_.reserve(static_cast<std::size_t>(engine_->options().ctx));
 }
 
@@ -77,7 +80,11 @@ constexpr int tail = 32, grid = 64;
 int Timeline::step_end(int first, std::span<const std::int32_t> prompt) const {
     const int chunk = engine_->options().chunk, total = static_cast<int>(prompt.size());
     int end = std::min(total, (first / chunk + 1) * chunk);
-    if (!recurrent()) return end;
+    if (!recurrent()) {
+        // On a CPU two steps of matrix-vector kernels take less than one of matrix kernels for a short rest.
+        const int rows = end - first;
+        return halves_short_steps_ && rows > matvec_rows && rows <= 2 * matvec_rows && rows < chunk ? first + (rows + 1) / 2 : end;
+    }
     const auto stop_at = [&](int position) {
         if (position > first && position < end) end = position;
     };

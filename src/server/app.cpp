@@ -5,6 +5,7 @@
 #include "access.h"
 #include "anthropic.h"
 #include "base/log.h"
+#include "embeddings.h"
 #include "ollama.h"
 #include "openai.h"
 #include "tracked_reply.h"
@@ -62,7 +63,7 @@ void App::handle(const std::shared_ptr<const http::Request>& request, const std:
         if (draining) throw ApiError(503, "", "the server is stopping");
         const std::shared_ptr<http::Reply> as_reply = reply;
         const Call call{*this, *request, as_reply};
-        if (route_native(call) || route_openai(call) || route_anthropic(call) || route_ollama(call)) return;
+        if (route_native(call) || route_slots(call) || route_openai(call) || route_anthropic(call) || route_ollama(call)) return;
         throw ApiError(404, "", fmt::format("there is nothing at {} {}", request->method.substr(0, 20), request->path.substr(0, 200)), "not_found");
     } catch (const ApiError& error) {
         refuse(error);
@@ -91,10 +92,11 @@ bool route_openai(const Call& call) {
         call.send({{"object", "list"}, {"data", data}});
         return true;
     }
-    if (call.is("POST", "/v1/embeddings")) throw ApiError(501, "", "embeddings are not offered yet: the engine returns logits only");
+    if (call.is("POST", "/v1/embeddings")) return openai_embeddings(call), true;
     if (request.path.starts_with("/v1/models/")) {
         const std::string name = request.path.substr(11);
         if (!call.is("GET", request.path)) return false;
+        if (name.empty()) throw ApiError(404, "model", "the path names no model", "model_not_found");
         call.send(model_json(call.app.models.resolve(name)));
         return true;
     }

@@ -35,6 +35,7 @@ struct Call {
 bool route_openai(const Call& call);
 bool route_anthropic(const Call& call);
 bool route_ollama(const Call& call);
+bool route_slots(const Call& call);
 bool route_native(const Call& call);   // /tokenize, /health, /metrics, ...
 
 // Runs a translated request.

@@ -29,6 +29,8 @@ std::string describe(const Json& value) {
 
 Json parse_object(std::string_view body) {
     if (body.empty()) throw ApiError(400, "", "the body is empty; a JSON object is wanted");
+    // The parser takes a zero byte for the end, and would not look at what follows.
+    if (body.find('\0') != std::string_view::npos) throw ApiError(400, "", "the body is not valid JSON: it holds a zero byte");
     const auto depth_checked = [](int depth, Json::parse_event_t event, Json&) {
         if (depth > max_depth && (event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start))
             throw ApiError(400, "", fmt::format("the JSON is nested more than {} deep", max_depth));

@@ -118,6 +118,16 @@ std::vector<std::shared_ptr<Served>> Models::all_loaded() const {
     return all;
 }
 
+std::optional<std::int64_t> Models::seconds_left(const std::string& name) const {
+    std::lock_guard lock(mutex_);
+    const Place& place = *places_[index(name)];
+    if (!place.served) return std::nullopt;
+    const std::int64_t own = place.served->keep_seconds, keep = own >= 0 ? own : options_.idle_unload.count();
+    if (keep < 0 || keep == INT32_MAX) return std::nullopt;
+    const auto used = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - place.last_use).count();
+    return busy(*place.served) ? keep : std::max<std::int64_t>(0, keep - used);
+}
+
 // The cleaner destroys it: a request that holds it as the last one could be in its own stepping thread.
 void Models::retire(Place& place) {
     if (place.served) retired_.push_back(std::move(place.served));

@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -42,6 +43,8 @@ class Models {
     void unload(const std::string& name);    // when nothing uses it any more
     const std::vector<ServedModelName>& names() const { return names_; }
     std::vector<std::shared_ptr<Served>> all_loaded() const;
+    // Until it is unloaded if nobody uses it; nothing when it stays.
+    std::optional<std::int64_t> seconds_left(const std::string& name) const;
     void close();
 
   private:

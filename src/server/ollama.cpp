@@ -6,6 +6,8 @@
 #include <filesystem>
 
 #include "app.h"
+#include "digest.h"
+#include "embeddings.h"
 
 namespace forge::server {
 namespace {
@@ -76,7 +78,8 @@ class OllamaWriter final : public Writer {
     TextDone last_;
 };
 
-// "5m", "-1", 300, "1h30m" -> seconds; negative: for ever.
+}  // namespace
+
 double seconds_of(const Json& value) {
     if (value.is_number()) return value.get<double>();
     const std::string text = value.is_string() ? value.get<std::string>() : "";
@@ -105,6 +108,8 @@ double seconds_of(const Json& value) {
     }
     bad_field("keep_alive", "keep_alive should be seconds or a time such as \"5m\", found {}", describe(value));
 }
+
+namespace {
 
 void read_options(Fields& f, GenerateRequest& r) {
     r.stream = f.flag("stream").value_or(true);
@@ -141,10 +146,6 @@ Json details(const std::string& path) {
     return {{"parent_model", ""}, {"format", format}, {"family", ""}, {"families", Json::array()}, {"parameter_size", ""}, {"quantization_level", ""}};
 }
 
-std::string digest(const ServedModelName& model) {   // stands for the file; not its hash, which would take long
-    return fmt::format("{:016x}", std::hash<std::string>()(model.path));
-}
-
 std::chrono::system_clock::time_point modified_at(const std::string& path) {
     std::error_code error;
     const auto time = std::filesystem::last_write_time(path, error);
@@ -165,7 +166,7 @@ void tags(const Call& call) {
     Json models = Json::array();
     for (const ServedModelName& m : call.app.models.names())
         models.push_back({{"name", m.name}, {"model", m.name}, {"modified_at", utc(modified_at(m.path))}, {"size", size_of(m.path)},
-                          {"digest", digest(m)}, {"details", details(m.path)}});
+                          {"digest", model_digest(m.path)}, {"details", details(m.path)}});
     call.send({{"models", models}});
 }
 
@@ -175,8 +176,10 @@ void running(const Call& call) {
         const MemoryUse m = served->service.model().engine()->memory();
         const std::uint64_t size = m.weights + m.kv_cache + m.scratch;
         const ServedModelName& name = call.app.models.resolve(served->name);
-        models.push_back({{"name", name.name}, {"model", name.name}, {"size", size}, {"size_vram", 0}, {"digest", digest(name)}, {"details", details(name.path)},
-                          {"expires_at", utc(std::chrono::system_clock::now() + std::chrono::hours(24))}, {"context_length", served->service.model().engine()->options().ctx}});
+        models.push_back({{"name", name.name}, {"model", name.name}, {"size", size}, {"size_vram", 0}, {"digest", model_digest(name.path)}, {"details", details(name.path)},
+                          {"context_length", served->service.model().engine()->options().ctx}});
+        // A model that stays until the server ends has no such time.
+        if (const auto left = call.app.models.seconds_left(served->name)) models.back()["expires_at"] = utc(std::chrono::system_clock::now() + std::chrono::seconds(*left));
     }
     call.send({{"models", models}});
 }
@@ -206,6 +209,37 @@ void show(const Call& call) {
                {"details", d}, {"capabilities", capabilities}, {"modified_at", utc(served->loaded_at)},
                {"model_info", {{"general.architecture", spec.architecture}, {"general.parameter_count", spec.parameters},
                                {spec.architecture + ".context_length", served->service.model().engine()->options().ctx}}}});
+}
+
+// Models are files that whoever starts the server names, so that a client can neither add nor remove one. One that
+// is there already needs no pulling, which is what clients ask that pull before each use.
+void pull(const Call& call) {
+    const Json body = call.body();
+    Fields f(body);
+    auto name = f.text("model");
+    if (!name) name = f.text("name");
+    const bool stream = f.flag("stream").value_or(true);
+    f.ignore({"insecure", "username", "password"});
+    f.finish();
+    if (!name || name->empty()) bad_field("model", "model is missing");
+    try {
+        call.app.models.resolve(*name);
+    } catch (const ApiError&) {
+        throw ApiError(501, "model", fmt::format("{} cannot be pulled: this server has no store, it offers the files it was started with; download the file and give it to forge serve", name->substr(0, 200)));
+    }
+    if (stream) call.reply->send(200, "application/x-ndjson", "{\"status\":\"success\"}\n");
+    else call.send({{"status", "success"}});
+}
+
+void remove(const Call& call) {
+    const Json body = call.body();
+    Fields f(body);
+    auto name = f.text("model");
+    if (!name) name = f.text("name");
+    f.finish();
+    if (!name || name->empty()) bad_field("model", "model is missing");
+    const ServedModelName& model = call.app.models.resolve(*name);   // 404 where there is none
+    throw ApiError(501, "model", fmt::format("{} is not deleted: this server has no store, it offers the files it was started with; start it without the model and remove the file", model.name));
 }
 
 // A request without a prompt loads a model, or with keep_alive 0 unloads it.
@@ -297,12 +331,10 @@ bool route_ollama(const Call& call) {
     if (call.is("GET", "/api/ps")) return running(call), true;
     if (call.is("POST", "/api/show")) return show(call), true;
     if (call.is("GET", "/api/version")) return call.send({{"version", FORGE_VERSION_TEXT}}), true;
-    if (call.is("POST", "/api/pull"))
-        throw ApiError(501, "model", "models are not fetched by this server; download the file and give it to forge serve");
-    if (call.is("DELETE", "/api/delete"))
-        throw ApiError(501, "model", "this server does not delete files; start it without the model");
-    if (call.is("POST", "/api/embed") || call.is("POST", "/api/embeddings"))
-        throw ApiError(501, "", "embeddings are not offered yet: the engine returns logits only");
+    if (call.is("POST", "/api/embed")) return ollama_embed(call, false), true;
+    if (call.is("POST", "/api/embeddings")) return ollama_embed(call, true), true;
+    if (call.is("POST", "/api/pull")) return pull(call), true;
+    if (call.is("DELETE", "/api/delete")) return remove(call), true;
     return false;
 }
 

@@ -30,6 +30,8 @@ void read_form(Fields& fields, GenerateRequest& request);
 void read_thinking(Fields& fields, GenerateRequest& request);
 void set_effort(GenerateRequest& request, const std::string& effort, const std::string& field);
 
+std::vector<std::int32_t> id_list(const Json& list, const std::string& field);   // of non-negative integers
+
 Json openai_usage(const Totals& totals);
 Json openai_error(const ApiError& error);
 std::string_view openai_finish(TextFinish reason);

@@ -77,6 +77,8 @@ class CompletionWriter final : public Writer {
     std::vector<std::size_t> offsets_;   // bytes said so far, for each answer
 };
 
+}  // namespace
+
 std::vector<std::int32_t> id_list(const Json& list, const std::string& field) {
     std::vector<std::int32_t> ids;
     for (const Json& id : list) {
@@ -86,8 +88,6 @@ std::vector<std::int32_t> id_list(const Json& list, const std::string& field) {
     }
     return ids;
 }
-
-}  // namespace
 
 Translated openai_completion(const Json& body) {
     Fields f(body);

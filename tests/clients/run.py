@@ -97,6 +97,103 @@ def openai_responses(s):
     assert text == whole.output_text == final.output_text, (text, whole.output_text)
 
 
+def unit(vector):
+    return abs(sum(x * x for x in vector) - 1) < 1e-3
+
+
+@check("openai")
+def openai_embeddings(s):
+    import openai
+    client = openai.OpenAI(base_url=s.url + "/v1", api_key="none", max_retries=0)
+    texts = ["The cat sat on the mat.", "A cat sits on a mat.", "Stock prices fell sharply."]
+    answer = client.embeddings.create(model=s.model, input=texts, extra_body={"pooling": "mean"})   # the client asks for base64
+    vectors = [d.embedding for d in answer.data]
+    assert len(vectors) == 3 and all(map(unit, vectors)) and answer.usage.prompt_tokens > 10
+    floats = client.embeddings.create(model=s.model, input=texts[0], encoding_format="float", extra_body={"pooling": "mean"}).data[0].embedding
+    assert max(abs(a - b) for a, b in zip(floats, vectors[0])) < 1e-6
+    def likeness(a, b):
+        return sum(x * y for x, y in zip(a, b))
+    assert likeness(vectors[0], vectors[1]) > likeness(vectors[0], vectors[2])
+    short = client.embeddings.create(model=s.model, input=texts[0], dimensions=64).data[0].embedding
+    assert len(short) == 64 and unit(short)
+    try:
+        client.embeddings.create(model=s.model, input="")
+    except openai.BadRequestError as error:
+        assert error.param == "input"
+    else:
+        raise AssertionError("an empty text was answered")
+
+
+WEATHER_TOOL = {"name": "weather", "description": "Tells the weather of a city.", "parameters": WEATHER}
+
+
+@check("openai")
+def openai_tools(s):
+    """What a client sends back after a call, in both APIs: the call and its result become part of the prompt."""
+    import openai
+    client = openai.OpenAI(base_url=s.url + "/v1", api_key="none", max_retries=0)
+    tools = [{"type": "function", "function": WEATHER_TOOL}]
+    asked = [{"role": "user", "content": "What is the weather in Paris?"}]
+    first = client.chat.completions.create(model=s.model, messages=asked, tools=tools, temperature=0, max_tokens=40)
+    message = first.choices[0].message
+    if not message.tool_calls:   # a small model may not call: then its call is made for it
+        message = {"role": "assistant", "content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}]}
+        call = "call_1"
+    else:
+        call = message.tool_calls[0].id
+    after = asked + [message, {"role": "tool", "tool_call_id": call, "content": "sunny, 21 degrees"}]
+    whole = client.chat.completions.create(model=s.model, messages=after, tools=tools, temperature=0, max_tokens=40)
+    assert whole.choices[0].message.content
+    pieces = [c.delta.content or "" for chunk in client.chat.completions.create(model=s.model, messages=after, tools=tools, temperature=0, max_tokens=40, stream=True) for c in chunk.choices]
+    assert "".join(pieces) == whole.choices[0].message.content
+    assert whole.usage.prompt_tokens > first.usage.prompt_tokens
+    answer = client.responses.create(model=s.model, temperature=0, max_output_tokens=40, tools=[{"type": "function", **WEATHER_TOOL}], input=asked + [
+        {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city": "Paris"}'}, {"type": "function_call_output", "call_id": "c1", "output": "sunny, 21 degrees"}])
+    assert answer.output_text
+
+
+@check("anthropic")
+def anthropic_tools(s):
+    import anthropic
+    client = anthropic.Anthropic(base_url=s.url, api_key="none", max_retries=0)
+    tools = [{"name": "weather", "description": "Tells the weather of a city.", "input_schema": WEATHER}]
+    request = dict(model=s.model, max_tokens=40, tools=tools, extra_body={"temperature": 0}, messages=[
+        {"role": "user", "content": "What is the weather in Paris?"}, {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Paris"}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "sunny, 21 degrees"}]}])
+    whole = client.messages.create(**request)
+    with client.messages.stream(**request) as stream:
+        final = stream.get_final_message()
+    assert [b.to_dict() for b in final.content] == [b.to_dict() for b in whole.content] and whole.content
+
+
+@check("ollama")
+def ollama_others(s):
+    import ollama
+    client = ollama.Client(host=s.url)
+    texts = ["The cat sat on the mat.", "Stock prices fell sharply."]
+    answer = client.embed(model=s.model, input=texts)
+    assert len(answer.embeddings) == 2 and all(map(unit, answer.embeddings)) and answer.prompt_eval_count > 5
+    old = client.embeddings(model=s.model, prompt=texts[0]).embedding
+    assert max(abs(a - b) for a, b in zip(old, answer.embeddings[0])) < 1e-6
+    assert client.pull(s.model).status == "success"
+    assert [p.status for p in client.pull(s.model, stream=True)] == ["success"]
+    for refused in (lambda: client.pull("nothing"), lambda: client.delete(s.model)):
+        try:
+            refused()
+        except ollama.ResponseError as error:
+            assert error.status_code == 501 and "no store" in error.error
+        else:
+            raise AssertionError("a store answered")
+    assert len(client.list().models[0].digest) == 64 and client.ps().models[0].digest == client.list().models[0].digest
+    messages = [{"role": "user", "content": "What is the weather in Paris?"}, {"role": "assistant", "tool_calls": [{"function": {"name": "weather", "arguments": {"city": "Paris"}}}]},
+                {"role": "tool", "tool_name": "weather", "content": "sunny, 21 degrees"}]
+    tools = [{"type": "function", "function": WEATHER_TOOL}]
+    options = {"temperature": 0, "num_predict": 40}
+    whole = client.chat(model=s.model, messages=messages, tools=tools, options=options)
+    parts = [p.message.content or "" for p in client.chat(model=s.model, messages=messages, tools=tools, options=options, stream=True)]
+    assert whole.message.content and "".join(parts) == whole.message.content
+
+
 @check("anthropic")
 def anthropic_messages(s):
     import anthropic

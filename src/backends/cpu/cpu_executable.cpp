@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/float16.h"
+
 namespace forge {
 
 CpuExecutable::CpuExecutable(const Program& program, std::span<const Weight> weights, std::shared_ptr<CpuCache> cache,
                              ThreadPool& pool, Isa isa)
     : pool_(pool), cache_(std::move(cache)), tables_(program.tables), arena_(program.arena_bytes, "activations"),
-      counters_(program.launches.size()), barrier_(pool.size()), vocab_(program.vocab) {
+      counters_(program.launches.size()), barrier_(pool.size()), logits_type_(program.logits_type), vocab_(program.vocab) {
     const BindContext context{isa, program, weights, *cache_, arena_.data(), tables_};
     std::size_t scratch = 64;
     for (const Launch& launch : program.launches) {
@@ -20,7 +22,8 @@ CpuExecutable::CpuExecutable(const Program& program, std::span<const Weight> wei
     scratch_ = PageMemory(scratch * static_cast<std::size_t>(pool.size()), "kernel scratch");
     for (int i = 0; i < pool.size(); ++i)
         workers_.push_back({i, {scratch_.data() + scratch * static_cast<std::size_t>(i), scratch}, 0});
-    logits_ = reinterpret_cast<const float*>(arena_.data() + program.logits.offset);
+    logits_ = arena_.data() + program.logits.offset;
+    if (logits_type_ != DType::f32) converted_.resize(static_cast<std::size_t>(program.max_outputs) * static_cast<std::size_t>(vocab_));
     timings_.reserve(entries_.size());
 }
 
@@ -57,7 +60,11 @@ void CpuExecutable::work(int index) {
 }
 
 std::span<const float> CpuExecutable::logits() const {
-    return {logits_, static_cast<std::size_t>(tokens_.outputs) * static_cast<std::size_t>(vocab_)};
+    const std::size_t count = static_cast<std::size_t>(tokens_.outputs) * static_cast<std::size_t>(vocab_);
+    if (logits_type_ == DType::f32) return {reinterpret_cast<const float*>(logits_), count};
+    const auto* bits = reinterpret_cast<const std::uint16_t*>(logits_);
+    for (std::size_t i = 0; i < count; ++i) converted_[i] = logits_type_ == DType::bf16 ? bf16_to_f32(bits[i]) : f16_to_f32(bits[i]);
+    return {converted_.data(), count};
 }
 
 }  // namespace forge

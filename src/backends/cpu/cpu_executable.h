@@ -46,7 +46,9 @@ class CpuExecutable final : public Executable {
     std::vector<CpuWorker> workers_;
     SpinBarrier barrier_;
     StepRows tokens_, outputs_;   // the step as token rows and as output rows
-    const float* logits_ = nullptr;
+    const std::byte* logits_ = nullptr;
+    DType logits_type_;
+    mutable std::vector<float> converted_;   // of logits that are no floats
     std::int64_t vocab_ = 0;
     bool timing_ = false;
     std::function<void(int)> on_layer_;

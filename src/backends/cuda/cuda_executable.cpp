@@ -30,6 +30,7 @@ CudaExecutable::CudaExecutable(std::shared_ptr<GpuContext> context, const Progra
       host_record_(context_, gpu::step_words(program.max_rows) * 4),
       host_logits_(context_, static_cast<std::size_t>(program.max_outputs) * static_cast<std::size_t>(program.vocab) * 4), logits_(program.logits),
       vocab_(program.vocab), max_rows_(program.max_rows) {
+    if (program.logits_type != DType::f32) fail(ErrorKind::unsupported, "embeddings are computed on the CPU only so far (--device cpu)");
     const Driver& d = context_->driver();
     // Uninitialised reads show: all ones is a NaN in every type.
     check(d.fill8(arena_.at(), 0xff, arena_.bytes(), context_->stream()), "clear memory");

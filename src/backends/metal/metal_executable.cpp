@@ -12,6 +12,7 @@ MetalExecutable::MetalExecutable(std::shared_ptr<Device> device, const Program& 
     : device_(std::move(device)), weights_(std::move(mapped)), cache_(std::move(cache)), arena_(device_->allocate(program.arena_bytes)),
       scratch_(device_->allocate(bound.scratch_bytes)), record_(device_->allocate(gpu::step_words(program.max_rows) * 4)), logits_(program.logits),
       vocab_(program.vocab), max_rows_(program.max_rows) {
+    if (program.logits_type != DType::f32) fail(ErrorKind::unsupported, "embeddings are computed on the CPU only so far (--device cpu)");
     // Uninitialised reads show: all ones is a NaN in every type.
     std::memset(arena_->contents(), 0xff, arena_->bytes());
     for (const gpu::RopeAngles& rope : bound.ropes) {

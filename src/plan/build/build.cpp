@@ -73,4 +73,11 @@ Plan build_plan(const BoundModel& model) {
     return std::move(builder.plan);
 }
 
+Plan without_head(Plan plan) {
+    plan.logits = plan.ops.back().inputs.front();
+    plan.ops.pop_back();
+    verify(plan);
+    return plan;
+}
+
 }  // namespace forge

@@ -77,6 +77,7 @@ class TextService {
     std::uint64_t submit(TextRequest request, Callbacks callbacks);
     void cancel(std::uint64_t id) { batcher_.cancel(id); }
     void close() { batcher_.close(); }   // cancels everything
+    Batcher& batcher() { return batcher_; }   // for what is no text: embeddings, slots
     Batcher::Load load() const { return batcher_.load(); }
     const TextModel& model() const { return *model_; }
     const std::shared_ptr<const TextModel>& model_pointer() const { return model_; }

@@ -114,6 +114,9 @@ struct Plan {
 // descriptor -> unfused plan.
 Plan build_plan(const BoundModel& model);
 
+// The same without the head: a step returns the hidden states after the last norm instead of logits.
+Plan without_head(Plan unfused);
+
 // One line an op. Equal plans print equally.
 std::string print(const Plan& plan);
 std::string print(const Plan& plan, const Op& op);

@@ -26,6 +26,9 @@ struct BatchStats {
     double queue_seconds = 0, prompt_seconds = 0, decode_seconds = 0;
 };
 
+// What becomes of a text's hidden states after the last norm: the last one, or the mean of all.
+enum class Pooling { none, last, mean };
+
 struct BatchRequest {
     std::vector<std::int32_t> prompt;
     SamplingOptions sampling;
@@ -38,6 +41,9 @@ struct BatchRequest {
     std::function<void(const std::string& error)> on_error;
     // Optional: the allowed tokens before each draw, one bit an id, or null for all.
     std::function<const std::uint32_t*()> mask;
+    // Not none: nothing is generated; on_embedding gets the pooled states, scaled to length 1, before on_done.
+    Pooling pooling = Pooling::none;
+    std::function<void(std::span<const float>)> on_embedding;
 };
 
 // Too many requests wait already; later there may be room.
@@ -65,6 +71,15 @@ class Batcher {
         std::uint64_t prefix_bytes = 0;   // in the store
     };
     Load load() const;
+
+    // Slots and files of theirs (Session's format). These wait for the step in progress. Error when there is no
+    // such slot, it is busy, or the file is not one of this model; the numbers are tokens.
+    struct SlotInfo { int index = 0; bool busy = false; std::size_t tokens = 0; };
+    std::vector<SlotInfo> slots();
+    std::size_t save_slot(int slot, const std::string& path);
+    std::size_t restore_slot(int slot, const std::string& path);
+    std::size_t erase_slot(int slot);
+
     const std::shared_ptr<Engine>& engine() const;
 
   private:

@@ -61,6 +61,10 @@ class Engine {
     // No allocation.
     std::span<const float> step(std::span<const StepInput> rows);
 
+    // Like step(), but the hidden states after the last norm of the rows that want them, [wanted][hidden]; all
+    // rows may. The first call compiles what it needs. Error (unsupported) where the backend cannot.
+    std::span<const float> embed(std::span<const StepInput> rows);
+
     // The texts that `forge inspect` prints.
     std::string print_plan(bool fused = true) const;
     std::string print_program(int rows) const;

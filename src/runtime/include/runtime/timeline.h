@@ -44,6 +44,7 @@ class Timeline {
     std::shared_ptr<Engine> engine_;
     int slot_;
     std::size_t budget_, state_bytes_;
+    bool halves_short_steps_;
     std::vector<std::int32_t> tokens_;
     std::vector<Snapshot> snapshots_;
     mutable std::uint64_t uses_ = 0;

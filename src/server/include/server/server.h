@@ -29,6 +29,7 @@ struct ServeOptions {
     std::vector<std::string> hosts;          // names, besides loopback and `host`, under which it is reached
     bool log_json = false, log_requests = true;
     std::chrono::seconds idle_unload{-1};    // -1: never
+    std::string slot_folder;                 // where /slots saves and restores; empty: nowhere
     std::chrono::seconds stall{120};         // /health fails when work waits and no step ended for so long
     std::size_t max_body = std::size_t{32} << 20;
 };

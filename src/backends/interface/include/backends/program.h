@@ -71,8 +71,9 @@ struct Program {
     std::vector<Launch> launches;
     std::vector<std::vector<float>> tables;
     std::uint64_t arena_bytes = 0;
-    BufferRef logits;                       // [max_outputs, vocab] f32
+    BufferRef logits;                       // [max_outputs, vocab]
     std::int64_t vocab = 0;
+    DType logits_type = DType::f32;         // that of activations where a plan without its head returns hidden states
 
     int barriers() const;
 };

@@ -1,0 +1,95 @@
+// Slots in files, and the store of finished sequences.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+#include "../../src/runtime/prefix_store.h"
+#include "reference_file.h"
+#include "runtime/batcher.h"
+
+namespace forge {
+namespace {
+
+std::shared_ptr<Engine> engine() { return Engine::load(test::tiny_model("qwen3-tied").model.string(), {.threads = 1, .ctx = 128, .parallel = 2, .chunk = 16}); }
+
+struct Answer { std::vector<std::int32_t> tokens; int cached = 0; };
+
+Answer ask(Batcher& batcher, const std::vector<std::int32_t>& prompt, int count = 8) {
+    std::promise<void> done;
+    Answer answer;
+    BatchRequest request;
+    request.prompt = prompt;
+    request.sampling.temperature = 0;
+    request.generate = {count, {}, true};
+    request.on_token = [&](std::int32_t token, std::span<const float>) { return answer.tokens.push_back(token), true; };
+    request.on_done = [&](FinishReason, const BatchStats& stats) { answer.cached = stats.cached_tokens, done.set_value(); };
+    request.on_error = [&](const std::string& error) { done.set_exception(std::make_exception_ptr(std::runtime_error(error))); };
+    batcher.submit(std::move(request));
+    done.get_future().get();
+    return answer;
+}
+
+std::vector<std::int32_t> prompt(int seed, int length) {
+    std::vector<std::int32_t> p;
+    for (int i = 0; i < length; ++i) p.push_back((seed * 31 + i * 17 + i * i) % 64);
+    return p;
+}
+
+TEST(Slots, AreSavedRestoredAndErased) {
+    const std::string file = (std::filesystem::temp_directory_path() / ("forge-slot-" + std::to_string(::getpid()))).string();
+    std::vector<std::int32_t> expected;
+    {
+        Batcher batcher(engine(), 4);
+        expected = ask(batcher, prompt(1, 60)).tokens;
+        const auto slots = batcher.slots();
+        ASSERT_EQ(slots.size(), 2u);
+        const int used = slots[0].tokens > 0 ? 0 : 1;
+        EXPECT_FALSE(slots[static_cast<std::size_t>(used)].busy);
+        EXPECT_EQ(batcher.save_slot(used, file), 67u);    // the last token was never computed
+        EXPECT_EQ(batcher.erase_slot(used), 67u);
+        EXPECT_EQ(batcher.slots()[static_cast<std::size_t>(used)].tokens, 0u);
+        EXPECT_EQ(ask(batcher, prompt(1, 60)).cached, 0);
+        EXPECT_THROW(batcher.save_slot(2, file), Error);
+        EXPECT_THROW(batcher.erase_slot(-1), Error);
+        EXPECT_THROW(batcher.restore_slot(0, file + ".none"), Error);
+    }
+    Batcher batcher(engine(), 4);   // another server
+    EXPECT_EQ(batcher.restore_slot(1, file), 67u);
+    const Answer answer = ask(batcher, prompt(1, 60));
+    EXPECT_EQ(answer.tokens, expected);
+    EXPECT_EQ(answer.cached, 59);
+    // What is no saved slot leaves the slot as it was.
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << "nonsense";
+    EXPECT_THROW(batcher.restore_slot(1, file), Error);
+    EXPECT_EQ(ask(batcher, prompt(1, 60)).cached, 59);
+    std::filesystem::remove(file);
+}
+
+TEST(PrefixStore, KeepsToItsBudgetAndDropsTheLeastRecentlyUsed) {
+    const auto entry = [](int seed, int tokens) { return PrefixStore::Entry{prompt(seed, tokens), std::vector<std::byte>(1000)}; };
+    PrefixStore store(4000);
+    for (int i = 0; i < 3; ++i) store.put(entry(i, 50));   // 1200 bytes each
+    EXPECT_EQ(store.bytes(), 3600u);
+    std::size_t common = 0;
+    ASSERT_NE(store.find(prompt(0, 40), common), nullptr);   // used: 1 is now the oldest
+    EXPECT_EQ(common, 40u);
+    store.put(entry(3, 50));
+    EXPECT_EQ(store.bytes(), 3600u);
+    EXPECT_TRUE(store.holds(prompt(0, 50)));
+    EXPECT_FALSE(store.holds(prompt(1, 50)));
+    EXPECT_TRUE(store.holds(prompt(2, 50)));
+    store.put(entry(2, 60));   // continues an entry, which it replaces
+    EXPECT_EQ(store.bytes(), 3640u);
+    store.put({prompt(9, 5), std::vector<std::byte>(5000)});   // more than all
+    EXPECT_EQ(store.bytes(), 3640u);
+    EXPECT_FALSE(store.holds(prompt(9, 5)));
+    for (int i = 0; i < 500; ++i) {
+        store.put(entry(100 + i, 1 + i % 97));
+        ASSERT_LE(store.bytes(), 4000u);
+    }
+}
+
+}  // namespace
+}  // namespace forge
