@@ -27,7 +27,7 @@ bool Call::is(std::string_view method, std::string_view path) const {
 void run(const Call& call, Translated t) {
     double load_seconds = 0;
     const auto served = call.app.models.get(t.request.model, &load_seconds);
-    if (t.request.keep_alive) served->keep_seconds = static_cast<std::int64_t>(*t.request.keep_alive < 0 ? INT32_MAX : *t.request.keep_alive);
+    served->keep(t.request.keep_alive);
     generate(served, std::move(t.request), std::move(t.writer), call.reply, call.app.metrics, load_seconds);
 }
 

@@ -149,7 +149,7 @@ void read_input(Fields& f, EmbeddingRequest& r) {
 void embed(const Call& call, EmbeddingRequest r, EmbeddingBody body) {
     double load_seconds = 0;
     const auto served = call.app.models.get(r.model, &load_seconds);
-    if (r.keep_alive) served->keep_seconds = static_cast<std::int64_t>(*r.keep_alive < 0 ? INT32_MAX : *r.keep_alive);
+    served->keep(r.keep_alive);
     const TextModel& model = served->service.model();
     const Engine& engine = *model.engine();
     const auto context = static_cast<std::size_t>(engine.options().ctx);

@@ -27,6 +27,11 @@ struct Served {
     double load_seconds = 0;
     std::chrono::system_clock::time_point loaded_at = std::chrono::system_clock::now();
     std::atomic<std::int64_t> keep_seconds{-1};   // unloaded after so long without use; -1: as the server says
+
+    // What a request says of it, if it does; negative: for ever.
+    void keep(std::optional<double> seconds) {
+        if (seconds) keep_seconds = static_cast<std::int64_t>(*seconds < 0 || *seconds > INT32_MAX ? INT32_MAX : *seconds);
+    }
 };
 
 class Models {

@@ -250,7 +250,7 @@ bool load_only(const Call& call, Translated& t, bool chat) {
     const bool unload = r.keep_alive && *r.keep_alive == 0;
     const std::string name = call.app.models.resolve(r.model).name;
     if (unload) call.app.models.unload(name);
-    else call.app.models.get(r.model);
+    else call.app.models.get(r.model)->keep(r.keep_alive);
     Json json = {{"model", name}, {"created_at", utc(std::chrono::system_clock::now())}};
     if (chat) json["message"] = {{"role", "assistant"}, {"content", ""}};
     else json["response"] = "";

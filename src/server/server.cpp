@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <atomic>
 #include <thread>
 
 #include "app.h"
@@ -9,6 +10,7 @@ namespace forge::server {
 struct ApiServer::State {
     App app;
     std::unique_ptr<http::Server> http;
+    std::atomic<bool> ready{false};
     explicit State(const ServeOptions& options) : app(options) {}
 };
 
@@ -22,11 +24,18 @@ ApiServer::ApiServer(const ServeOptions& options) {
     http_options.host = options.host;
     http_options.port = options.port;
     http_options.limits.body = options.max_body;
-    // The address first: a port that is taken should not cost the time of loading a model. Requests wait until it is there.
+    // The address first: a port that is taken should not cost the time of loading a model. Requests wait until it is
+    // there, but whoever asks whether to send some is told not to.
     state_->http = std::make_unique<http::Server>(
-        http_options, [&app](const auto& request, const auto& reply) { app.handle(request, reply); },
+        http_options,
+        [&app, &ready = state_->ready](const auto& request, const auto& reply) {
+            if (!ready && request->method == "GET" && request->path == "/health")
+                return reply->send(503, "application/json", R"({"status":"loading","message":"the first model is being loaded"})");
+            app.handle(request, reply);
+        },
         [](int status, std::string_view message) { return std::pair<std::string, std::string>("application/json", error_body("", ApiError(status, "", std::string(message)))); });
     warm_up(*app.models.get(""));
+    state_->ready = true;
 }
 
 ApiServer::~ApiServer() { drain(std::chrono::milliseconds(0)); }

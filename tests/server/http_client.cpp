@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <sstream>
 #include <stdexcept>
@@ -68,9 +69,11 @@ std::string Connection::read_some() {
 }
 
 bool Connection::ended() {
-    for (int i = 0; i < 1000; ++i)
-        if (read_some().empty()) return true;
-    return false;
+    timeval limit{5, 0};
+    ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    char byte;
+    const ssize_t n = rest_.empty() ? ::recv(socket_, &byte, 1, 0) : 1;
+    return n == 0 || (n < 0 && errno == ECONNRESET);
 }
 
 Response Connection::read_response() {

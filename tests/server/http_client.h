@@ -33,7 +33,7 @@ class Connection {
     std::string read_some();          // empty at the end
     Response read_response();         // chunks joined
     void close();
-    bool ended();                     // the other side closed it within a few seconds
+    bool ended();                     // the other side closed it within a few seconds, and said nothing more
 
   private:
     int socket_ = -1;
