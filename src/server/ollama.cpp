@@ -225,7 +225,7 @@ void pull(const Call& call) {
     try {
         call.app.models.resolve(*name);
     } catch (const ApiError&) {
-        throw ApiError(501, "model", fmt::format("{} cannot be pulled: this server has no store, it offers the files it was started with; download the file and give it to forge serve", name->substr(0, 200)));
+        throw ApiError(501, "model", fmt::format("{} cannot be pulled: this server offers the models it was started with; get the model first, then name it to forge serve", name->substr(0, 200)));
     }
     if (stream) call.reply->send(200, "application/x-ndjson", "{\"status\":\"success\"}\n");
     else call.send({{"status", "success"}});
@@ -239,7 +239,7 @@ void remove(const Call& call) {
     f.finish();
     if (!name || name->empty()) bad_field("model", "model is missing");
     const ServedModelName& model = call.app.models.resolve(*name);   // 404 where there is none
-    throw ApiError(501, "model", fmt::format("{} is not deleted: this server has no store, it offers the files it was started with; start it without the model and remove the file", model.name));
+    throw ApiError(501, "model", fmt::format("{} is not deleted: this server offers the models it was started with; start it without the model and remove its file", model.name));
 }
 
 // A request without a prompt loads a model, or with keep_alive 0 unloads it.
