@@ -217,6 +217,18 @@ void write_server_seeds(const fs::path& folder) {
             write_file_atomically(folder / "tool_calls" / fmt::format("{}-{}", family, i), std::string{static_cast<char>(family), '\x09'} + answers[i]);
 }
 
+// The first byte of a schema's seed says whether objects are open.
+void write_grammar_seeds(const fs::path& folder) {
+    const char* schemas[] = {
+        R"({"type":"object","properties":{"a":{"type":"string","minLength":1,"maxLength":3},"b":{"type":"integer","minimum":-3,"exclusiveMaximum":12.5}},"required":["b"],"additionalProperties":false})",
+        R"({"type":"array","prefixItems":[{"const":null}],"items":{"enum":["x",1.5,[],{"k":true}]},"minItems":1,"maxItems":4})",
+        R"({"$ref":"#/$defs/n","$defs":{"n":{"$anchor":"m","type":"object","properties":{"l":{"$ref":"#m"}},"patternProperties":{"^x[a-c]+$":{"type":"number","multipleOf":0.25}}}}})",
+        R"({"oneOf":[{"type":"object","properties":{"k":{"const":"a"}},"required":["k"]},{"type":["null","boolean"]}],"not":{"type":"string"}})",
+        R"J({"allOf":[{"pattern":"^(a|b){2,}[^x-z\d]?$"},{"format":"date-time"}],"anyOf":[{"propertyNames":{"maxLength":2},"minProperties":1,"maxProperties":3},{"items":false}]})J"};
+    for (std::size_t i = 0; i < std::size(schemas); ++i) write_file_atomically(folder / "json_schema" / std::to_string(i), fmt::format("{}{}", i % 2, schemas[i]));
+    write_file_atomically(folder / "gbnf" / "0", "root ::= (\"a\" | [b-d\\u00e4] x{2,3})* # end\nx ::= \"\\n\" root? | [^\\x00-\\x20] .\n  | y+\ny ::= \"\"");
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -226,7 +238,7 @@ int main(int count, char** arguments) {
     }
     try {
         const fs::path folder(arguments[1]), data(arguments[2]);
-        for (const char* target : {"config", "folder_model", "forge_model", "gguf", "gguf_model", "jinja", "requests", "safetensors",
+        for (const char* target : {"config", "folder_model", "forge_model", "gbnf", "gguf", "gguf_model", "jinja", "json_schema", "requests", "safetensors",
                                    "sentencepiece", "tokenizer_json", "tokenizer_tekken", "tool_calls"})
             fs::create_directories(folder / target);
         for (std::uint32_t id = 0; id < 64; ++id)
@@ -245,6 +257,7 @@ int main(int count, char** arguments) {
         write_tekken_seed(folder / "tokenizer_tekken" / "bytes");
         write_jinja_seeds(data, folder);
         write_server_seeds(folder);
+        write_grammar_seeds(folder);
     } catch (const std::exception& error) {
         fmt::print(stderr, "{}\n", error.what());
         return 1;

@@ -1,0 +1,47 @@
+// A language of byte strings: what JSON Schema and GBNF compile to.
+//
+// A pushdown automaton. Each rule is a nondeterministic automaton over bytes that ends in accepting
+// nodes; an edge may call another rule and goes on where that one accepts. The texts of the language are
+// UTF-8. A special token of the vocabulary is written as special_begin, its text, special_end: bytes that
+// UTF-8 does not have, so that no text can spell it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace forge {
+
+struct Grammar {
+    static constexpr char special_begin = '\xFF', special_end = '\xFE';
+    static constexpr std::uint32_t unlimited = 0xFFFFFFFF;
+
+    enum class EdgeKind : std::uint8_t {
+        bytes,    // one byte of lo..hi
+        epsilon,  // nothing
+        call,     // what rule `value` accepts
+        text,     // the rest of a JSON string after its opening quote, of texts[value]'s length
+    };
+    struct Edge {
+        EdgeKind kind;
+        std::uint8_t lo, hi;
+        std::uint32_t value, target;  // target: a node
+    };
+    struct Node {
+        std::uint32_t first, count;   // edges
+        bool accept;                  // the rule may end here
+    };
+    struct Text {
+        std::uint32_t least, most;    // characters; most: `unlimited` for no bound
+    };
+
+    std::vector<Node> nodes;
+    std::vector<Edge> edges;
+    std::vector<Text> texts;
+    std::vector<std::uint32_t> rules;  // the node where each begins
+    std::uint32_t start = 0;           // a rule
+};
+
+}  // namespace forge

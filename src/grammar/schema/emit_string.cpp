@@ -1,0 +1,72 @@
+#include <map>
+
+#include "base/error.h"
+#include "emitter.h"
+
+namespace forge::grammar {
+namespace {
+
+constexpr std::size_t most_counted_states = 50'000;
+
+std::uint32_t limit32(std::uint64_t n) { return n >= Grammar::unlimited ? Grammar::unlimited : static_cast<std::uint32_t>(n); }
+
+}  // namespace
+
+void SchemaEmitter::emit_string(const Shape& s, NodeId from, NodeId to) {
+    if (!s.patterns.empty()) {
+        builder_.call(from, matching_string(s), to);
+        return;
+    }
+    // Characters are counted in 24 bits.
+    if (s.least_length > 0xFFFFFF) fail(ErrorKind::unsupported, "the schema's minLength of {} is too large", s.least_length);
+    const NodeId inside = builder_.node();
+    byte(from, '"', inside);
+    builder_.text(inside, limit32(s.least_length), s.most_length > 0xFFFFFF ? Grammar::unlimited : limit32(s.most_length), to);
+}
+
+// The automaton of the patterns, times the number of characters where that is bounded.
+RuleId SchemaEmitter::matching_string(const Shape& s) {
+    std::string key = fmt::format("string {} {}", s.least_length, s.most_length);
+    for (const std::string& p : s.patterns) key += '\0' + p;
+    if (const auto it = shared_.find(key); it != shared_.end()) return it->second;
+    builder_.working_on("the schema's pattern or format");
+    const std::uint64_t needed = Expander::all_bits(s.patterns.size());
+    const PatternAutomaton& a = expander_.automaton(s.patterns, needed);
+    const RuleId rule = builder_.rule();
+    const NodeId end = builder_.node();
+    builder_.accept(end);
+    const bool bounded = s.most_length != no_limit;
+    const std::uint64_t highest = bounded ? s.most_length : s.least_length;   // counts beyond are alike
+    std::map<std::pair<std::uint32_t, std::uint64_t>, NodeId> nodes;
+    std::vector<std::pair<std::uint32_t, std::uint64_t>> work;
+    const auto node_of = [&](std::uint32_t state, std::uint64_t count) {
+        const auto [it, added] = nodes.try_emplace({state, count}, 0);
+        if (added) {
+            if (nodes.size() > most_counted_states) fail(ErrorKind::unsupported, "the schema's pattern (or format) together with minLength and maxLength needs more than {} states", most_counted_states);
+            it->second = builder_.node();
+            work.emplace_back(state, count);
+        }
+        return it->second;
+    };
+    byte(builder_.start(rule), '"', node_of(0, 0));
+    while (!work.empty()) {
+        const auto [state, count] = work.back();
+        work.pop_back();
+        const NodeId here = nodes.at({state, count});
+        const auto& st = a.states[state];
+        const bool matches = (st.matches & needed) == needed;
+        if (matches && st.settled) {
+            builder_.text(here, limit32(s.least_length > count ? s.least_length - count : 0), bounded ? limit32(s.most_length - count) : Grammar::unlimited, end);
+            continue;
+        }
+        if (matches && count >= s.least_length) byte(here, '"', end);
+        if (bounded && count == highest) continue;
+        std::map<std::uint32_t, Ranges> by_target;
+        for (const auto& step : st.steps) by_target[step.target].push_back({step.lo, step.hi});
+        for (const auto& [target, ranges] : by_target) json_edges_.add(here, ranges, node_of(target, std::min(count + 1, highest)));
+    }
+    shared_.emplace(std::move(key), rule);
+    return rule;
+}
+
+}  // namespace forge::grammar
