@@ -1,5 +1,6 @@
 #include <chrono>
 
+#include "api/answer_guide.h"
 #include "api/answer_stream.h"
 #include "api/text_model.h"
 
@@ -28,6 +29,7 @@ Reply reply(const TextModel& model, Session& session, const Prompt& prompt, cons
     result.prompt_seconds = seconds_since(start);
 
     AnswerStream stream(model.tokenizer(), prompt, options.stop);
+    AnswerGuide guide(model, prompt, options.constraint, true);
     bool cancelled = false;
     const auto pass_on = [&](const AnswerStream::Delta& delta) {
         result.reasoning += delta.reasoning;
@@ -37,16 +39,21 @@ Reply reply(const TextModel& model, Session& session, const Prompt& prompt, cons
         if (!delta.content.empty() && !on_piece(PieceKind::answer, delta.content)) cancelled = true;
     };
     start = std::chrono::steady_clock::now();
-    result.reason = generate(session, sampler, {options.max_tokens, model.stop_ids(), options.ignore_stop}, [&](std::int32_t token) {
+    const auto on_token = [&](std::int32_t token) {
         ++result.new_tokens;
+        guide.accept(token, stream.in_reasoning());
         pass_on(stream.push(token));
-        return !cancelled && !stream.stopped();
-    });
+        return !cancelled && !stream.stopped() && !guide.finished();
+    };
+    const auto mask = [&] { return guide.mask(stream.in_reasoning()); };
+    // An answer that is complete as its grammar says needs no end token, and does not go on after one.
+    const GenerateOptions how{options.max_tokens, model.stop_ids(), options.ignore_stop && !guide.active()};
+    result.reason = guide.active() ? generate(session, sampler, how, on_token, mask) : generate(session, sampler, how, on_token);
     pass_on(stream.finish());
     result.decode_seconds = seconds_since(start);
     if (cancelled) {
         result.reason = FinishReason::cancelled;
-    } else if (stream.stopped()) {
+    } else if (stream.stopped() || guide.finished()) {
         result.reason = FinishReason::stop;
     }
     return result;

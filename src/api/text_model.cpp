@@ -28,4 +28,9 @@ std::shared_ptr<const TextModel> TextModel::load(const std::string& path, const 
     return model;
 }
 
+const std::shared_ptr<const Vocabulary>& TextModel::vocabulary() const {
+    std::call_once(vocabulary_once_, [&] { vocabulary_ = std::make_shared<Vocabulary>(tokenizer(), id_limit_, stop_ids_); });
+    return vocabulary_;
+}
+
 }  // namespace forge

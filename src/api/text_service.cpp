@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/answer_guide.h"
 #include "api/answer_stream.h"
 
 namespace forge {
@@ -15,7 +16,8 @@ class Answering {
           request_(std::move(request)),
           callbacks_(std::move(callbacks)),
           stream_(model_->tokenizer(), request_.prompt, request_.stop, request_.split_reasoning,
-                  request_.tool_options ? tool_markers(request_.tools) : std::vector<std::string>()) {
+                  request_.tool_options ? tool_markers(request_.tools) : std::vector<std::string>()),
+          guide_(*model_, request_.prompt, request_.constraint, request_.split_reasoning) {
         if (request_.tool_options) parser_ = make_tool_parser(request_.tools, *request_.tool_options);
         if (request_.thinking_budget >= 0 && request_.prompt.reasoning && request_.split_reasoning)
             closer_ = model_->tokenizer()->encode(request_.prompt.reasoning->close + "\n\n", {.parse_special = true});
@@ -31,21 +33,28 @@ class Answering {
             forced_[id / 32] = 1u << (id % 32);
             return forced_.data();
         }
-        return constrained() ? request_.constraint->mask() : nullptr;
+        return guide_.mask(stream_.in_reasoning());
+    }
+
+    // Not where log probabilities are wanted: those come from a step each.
+    std::vector<std::int32_t> forced() {
+        if (request_.top_logprobs >= 0 || closing_ > 0 || stream_.stopped()) return {};
+        return guide_.forced(stream_.in_reasoning());
     }
 
     bool token(std::int32_t token, std::span<const float> logits) {
         const bool reasoning = stream_.in_reasoning();
         if (forcing_) ++closing_;
-        else if (constrained()) request_.constraint->accept(token);
+        else guide_.accept(token, reasoning);
         reasoning_tokens_ += reasoning;
         if (request_.top_logprobs >= 0 && !reasoning) logprobs_.push_back(logprob(token, logits));
-        if (!pass_on(stream_.push(token), false)) return false;
-        return !stream_.stopped() && !enough_calls();
+        if (!pass_on(stream_.push(token), false)) return unwanted_ = true, false;
+        return !stream_.stopped() && !enough_calls() && !guide_.finished();
     }
 
     void done(FinishReason reason, const BatchStats& stats) {
         TextDone done;
+        if (reason == FinishReason::cancelled && guide_.finished() && !unwanted_) reason = FinishReason::stop;   // complete without an end token
         const bool cut = reason == FinishReason::length || (reason == FinishReason::cancelled && !stream_.stopped() && !enough_calls());
         if (reason != FinishReason::cancelled || stream_.stopped() || enough_calls()) pass_on(stream_.finish(), true, cut);
         done.reason = stream_.stopped() ? TextFinish::stop
@@ -70,7 +79,6 @@ class Answering {
     }
 
   private:
-    bool constrained() const { return request_.constraint && !stream_.in_reasoning(); }
     bool enough_calls() const { return parser_ && !request_.tool_options->parallel && parser_->complete() > 0; }
 
     bool pass_on(AnswerStream::Delta part, bool last, bool cut = false) {
@@ -103,10 +111,12 @@ class Answering {
     TextRequest request_;
     TextService::Callbacks callbacks_;
     AnswerStream stream_;
+    AnswerGuide guide_;
     std::unique_ptr<ToolCallParser> parser_;
     std::vector<TokenLogprob> logprobs_;     // of tokens whose text was not passed on yet
     std::vector<std::int32_t> closer_;       // what ends the reasoning when its budget is spent
     std::size_t closing_ = 0;                // how much of it was said
+    bool unwanted_ = false;                  // nobody takes the rest
     bool forcing_ = false;                   // the next token is one of it
     std::vector<std::uint32_t> forced_;
     int reasoning_tokens_ = 0;
@@ -121,7 +131,9 @@ std::uint64_t TextService::submit(TextRequest request, Callbacks callbacks) {
     BatchRequest batch;
     batch.sampling = request.sampling;
     batch.id_limit = model_->id_limit();
-    batch.generate = {request.max_tokens, model_->stop_ids(), request.ignore_stop};
+    // A text that must end where its grammar ends does not go on after an end token.
+    batch.generate = {request.max_tokens, model_->stop_ids(), request.ignore_stop && !request.constraint};
+    const bool constrained = request.constraint != nullptr;
     const bool masked = request.constraint || request.thinking_budget >= 0;
     auto answering = std::make_shared<Answering>(model_, std::move(request), std::move(callbacks));
     batch.prompt = answering->prompt().ids;
@@ -129,6 +141,7 @@ std::uint64_t TextService::submit(TextRequest request, Callbacks callbacks) {
     batch.on_done = [answering](FinishReason reason, const BatchStats& stats) { answering->done(reason, stats); };
     batch.on_error = [answering](const std::string& message) { answering->error(message); };
     if (masked) batch.mask = [answering] { return answering->mask(); };
+    if (constrained) batch.forced = [answering] { return answering->forced(); };
     return batcher_.submit(std::move(batch));
 }
 

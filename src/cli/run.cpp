@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "commands.h"
+#include "grammar/compile.h"
 #include "input.h"
 #include "interrupt.h"
 #include "options.h"
@@ -29,8 +30,25 @@ struct RunOptions {
     SamplingFlags sampling;
     ThinkingFlags thinking;
     ReplyOptions reply;
+    std::string schema, schema_file, grammar, grammar_file;
     bool raw = false, stats = false, echo = false;
 };
+
+// What the answer is held to; null: nothing.
+std::shared_ptr<const Grammar> answer_grammar(const RunOptions& o) {
+    const bool schema = !o.schema.empty() || !o.schema_file.empty();
+    if (schema && !(o.grammar.empty() && o.grammar_file.empty())) fail_usage("an answer is held to a schema or to a grammar, not both");
+    if (!o.grammar_file.empty()) return std::make_shared<Grammar>(compile_gbnf(read_input(o.grammar_file)));
+    if (!o.grammar.empty()) return std::make_shared<Grammar>(compile_gbnf(o.grammar));
+    if (!schema) return nullptr;
+    // As llama.cpp has it, a schema is given as it is; a file's name is taken too, because no schema looks like one.
+    const bool inline_text = o.schema_file.empty() && (o.schema.find_first_of("{") != std::string::npos || o.schema == "true");
+    const std::string from = o.schema_file.empty() ? o.schema : o.schema_file;
+    const std::string text = inline_text ? o.schema : read_input(from);
+    const auto json = nlohmann::ordered_json::parse(text, nullptr, false);
+    if (json.is_discarded()) fail("{} is not JSON", inline_text ? "the schema" : from);
+    return std::make_shared<Grammar>(compile_schema(json));
+}
 
 std::string prompt_of(const RunOptions& o) {
     std::string text;
@@ -63,9 +81,11 @@ Prompt build_prompt(const RunOptions& o, const TextModel& model, const std::stri
 
 int run(const RunOptions& o) {
     const std::string text = prompt_of(o);
+    const auto grammar = answer_grammar(o);
     const auto start = std::chrono::steady_clock::now();
     const auto model = TextModel::load(o.model, o.engine.options());
     ReplyOptions options = o.reply;
+    if (grammar) options.constraint = hold_to(grammar, model->vocabulary());
     options.sampling = o.sampling.apply(default_sampling(model->engine()->file()));
     const Prompt prompt = build_prompt(o, *model, text);
     Session session(model->engine());
@@ -106,6 +126,10 @@ void add_run(CLI::App& app, int& status) {
         ->type_name("N")->check(CLI::Range(-1, 1 << 30));
     command->add_option("--stop", options->reply.stop, "End the answer before this text; can be repeated")
         ->type_name("TEXT")->expected(1)->take_all();
+    command->add_option("-j,--json-schema", options->schema, "Hold the answer to a JSON schema: the schema, or a file with it")->type_name("SCHEMA");
+    command->add_option("--json-schema-file", options->schema_file, "Hold the answer to the JSON schema in a file")->type_name("FILE");
+    command->add_option("--grammar", options->grammar, "Hold the answer to a GBNF grammar")->type_name("GBNF");
+    command->add_option("--grammar-file", options->grammar_file, "Hold the answer to the GBNF grammar in a file")->type_name("FILE");
     command->add_flag("--ignore-eos", options->reply.ignore_stop, "Go on when the model ends its answer");
     command->add_flag("--echo", options->echo, "Print the prompt, as the model sees it, before the answer");
     options->thinking.add(*command);
@@ -117,6 +141,7 @@ void add_run(CLI::App& app, int& status) {
                     "  forge run model.gguf \"Why is the sky blue?\"\n"
                     "  forge run model.gguf \"Summarise this text.\" -f report.txt --temp 0 -n 200\n"
                     "  forge run model.gguf --raw \"Once upon a time\" --seed 7 --stats\n"
+                    "  forge run model.gguf \"Describe Ada Lovelace.\" -j '{\"type\": \"object\", \"properties\": {\"born\": {\"type\": \"integer\"}}, \"required\": [\"born\"]}'\n"
                     "  git diff | forge run model.gguf --system \"You review code.\"\n"
                     "The answer goes to standard output, everything else to standard error.");
     command->callback([options, &status] {

@@ -36,6 +36,7 @@ struct Slot {
     Clock::time_point phase_start;
     bool decoding = false;
     std::int32_t next = 0;                  // drawn and reported, not yet in the cache
+    std::vector<std::int32_t> ahead;        // likewise, after it: nothing else could come
     int made = 0;
     // The logits after the first `known` tokens of the timeline, which were a whole prompt; 0 = none.
     std::vector<float> prompt_logits;
@@ -85,6 +86,8 @@ struct Batcher::State {
     template <typename Work> auto between_steps(Work work);
     void decode_all();
     void draw(Slot& slot, std::span<const float> logits);
+    void add_forced(Slot& slot);
+    void step_ahead(Slot& slot, std::size_t most);
     void finish(Slot& slot, FinishReason reason);
     void abandon(Slot& slot, const std::string& error);
 };
@@ -323,6 +326,7 @@ void Batcher::State::begin(Slot& slot, Waiting waiting) {
     }
     slot.busy = true;
     slot.decoding = false;
+    slot.ahead.clear();
     slot.made = 0;
     slot.id = waiting.id;
     slot.last_use = ++uses;
@@ -451,7 +455,16 @@ void Batcher::State::decode_all() {
         for (; first < slots.size() && count < std::min<std::size_t>(most, static_cast<std::size_t>(engine->options().max_outputs)); ++first) {
             Slot& slot = slots[first];
             if (!slot.busy || !slot.decoding) continue;
-            rows.push_back({slot.next, slot.index, static_cast<std::int32_t>(slot.timeline->tokens().size()), true});
+            if (slot.ahead.size() >= most) {
+                const std::vector<StepInput> begun = rows;
+                step_ahead(slot, most);
+                rows = begun;
+                if (!slot.busy) continue;
+            }
+            if (rows.size() + 1 + slot.ahead.size() > most) break;
+            auto position = static_cast<std::int32_t>(slot.timeline->tokens().size());
+            rows.push_back({slot.next, slot.index, position, slot.ahead.empty()});
+            for (std::size_t i = 0; i < slot.ahead.size(); ++i) rows.push_back({slot.ahead[i], slot.index, ++position, i + 1 == slot.ahead.size()});
             members[count++] = first;
         }
         if (count == 0) return;
@@ -460,11 +473,32 @@ void Batcher::State::decode_all() {
             for (std::size_t i = 0; i < count; ++i) {
                 Slot& slot = slots[members[i]];
                 slot.timeline->advance({&slot.next, 1});
+                slot.timeline->advance(slot.ahead);
+                slot.ahead.clear();
                 draw(slot, logits.subspan(i * vocab, vocab));
             }
         } catch (const std::exception& e) {
             for (std::size_t i = 0; i < count; ++i) abandon(slots[members[i]], e.what());
         }
+    }
+}
+
+// Computes the first of the tokens that wait, so that fewer than `most` are left besides the next one.
+void Batcher::State::step_ahead(Slot& slot, std::size_t most) {
+    try {
+        while (slot.ahead.size() >= most) {
+            rows.clear();
+            std::vector<std::int32_t> part{slot.next};
+            part.insert(part.end(), slot.ahead.begin(), slot.ahead.begin() + static_cast<std::ptrdiff_t>(most - 1));
+            auto position = static_cast<std::int32_t>(slot.timeline->tokens().size());
+            for (const std::int32_t token : part) rows.push_back({token, slot.index, position++, false});
+            engine->step(rows);
+            slot.timeline->advance(part);
+            slot.next = slot.ahead[most - 1];
+            slot.ahead.erase(slot.ahead.begin(), slot.ahead.begin() + static_cast<std::ptrdiff_t>(most));
+        }
+    } catch (const std::exception& e) {
+        abandon(slot, e.what());
     }
 }
 
@@ -487,6 +521,28 @@ void Batcher::State::draw(Slot& slot, std::span<const float> logits) {
     }
     if (drawn.end) return finish(slot, *drawn.end);
     slot.next = drawn.token;
+    if (slot.request.forced) add_forced(slot);
+}
+
+// Reports the tokens that must follow the one drawn; they count like any other.
+void Batcher::State::add_forced(Slot& slot) {
+    try {
+        const GenerateOptions& options = slot.request.generate;
+        for (const std::int32_t token : slot.request.forced()) {
+            if (options.max_tokens >= 0 && slot.made >= options.max_tokens) return finish(slot, FinishReason::length);
+            slot.stats.generated_tokens = ++slot.made;
+            {
+                std::lock_guard lock(mutex);
+                ++counters.generated_tokens;
+            }
+            slot.ahead.push_back(token);
+            if (slot.request.on_token && !slot.request.on_token(token, {})) return finish(slot, FinishReason::cancelled);
+            const std::size_t position = slot.timeline->tokens().size() + slot.ahead.size();   // of this token
+            if ((options.max_tokens >= 0 && slot.made >= options.max_tokens) || position >= static_cast<std::size_t>(engine->options().ctx)) return finish(slot, FinishReason::length);
+        }
+    } catch (const std::exception& e) {
+        abandon(slot, e.what());
+    }
 }
 
 void Batcher::State::finish(Slot& slot, FinishReason reason) {

@@ -183,7 +183,8 @@ void read_anthropic_tools(Fields& f, GenerateRequest& r) {
             Json function = {{"name", name}};
             if (const auto text = t.text("description")) function["description"] = *text;
             function["parameters"] = *schema;
-            t.ignore({"cache_control", "strict", "defer_loading", "input_examples", "eager_input_streaming"});
+            if (t.flag("strict").value_or(false)) function["strict"] = true;
+            t.ignore({"cache_control", "defer_loading", "input_examples", "eager_input_streaming"});
             t.finish();
             r.tools.push_back({{"type", "function"}, {"function", function}});
         }
@@ -250,6 +251,7 @@ Translated anthropic_messages(const Json& body, bool count_only) {
             const Json* schema = form.find("schema");
             if (!schema) bad_field("output_config.format.schema", "output_config.format.schema is missing");
             r.form = AnswerForm::json_schema;
+            r.form_field = "output_config.format.schema";
             r.schema = *schema;
             form.finish();
         }

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <random>
 
+#include "api/call_grammar.h"
+#include "grammar/compile.h"
 #include "infill.h"
 
 namespace forge::server {
@@ -37,8 +39,42 @@ void check_tool_choice(const GenerateRequest& r) {
         const bool known = std::any_of(r.tools.begin(), r.tools.end(), [&](const Json& t) { return t["function"]["name"] == r.tool_name; });
         if (!known) bad_field("tool_choice", "tool_choice names {}, and no tool is called that", r.tool_name.substr(0, 80));
     }
-    bad_field("tool_choice", "tool_choice should be auto or none: the model cannot be forced to call a tool yet");
 }
+
+// What the answers are held to; null: nothing. Each answer needs one of its own.
+class Constraints {
+  public:
+    Constraints(const GenerateRequest& r, const TextModel& model, ToolFamily family) {
+        const bool chooses = r.tool_choice == ToolChoice::required || r.tool_choice == ToolChoice::named;
+        const bool tools = !r.tools.is_null() && r.tool_choice != ToolChoice::none;
+        if (r.form == AnswerForm::text && !tools) return;
+        static const Json object = {{"type", "object"}};
+        const Json* schema = r.form == AnswerForm::json_object ? &object : r.form == AnswerForm::json_schema ? &r.schema : nullptr;
+        std::string field = r.form == AnswerForm::grammar ? "grammar" : r.form_field;
+        try {
+            if (schema) compile_schema(*schema);   // its own errors first, under its own name
+            if (tools) {
+                if (r.form == AnswerForm::grammar) bad_field("grammar", "an answer is held to a grammar or calls tools, not both: set tool_choice to none");
+                field = "tools";
+                const CallRules rules{family, std::string(model.text().templates().source(model.text().templates().choose(true))), r.tools,
+                                      r.tool_choice == ToolChoice::named ? r.tool_name : "", r.parallel_tool_calls && r.tool_choice != ToolChoice::named};
+                make_ = chooses || schema ? require_calls(rules, model.vocabulary(), chooses ? nullptr : schema) : check_calls(rules, model.vocabulary());
+                return;
+            }
+            const auto grammar = std::make_shared<Grammar>(schema ? compile_schema(*schema) : compile_gbnf(r.grammar));
+            make_ = [grammar, vocabulary = model.vocabulary()] { return hold_to(grammar, vocabulary); };
+        } catch (const ApiError&) {
+            throw;
+        } catch (const Error& e) {
+            throw ApiError(400, field, e.what());
+        }
+    }
+
+    std::shared_ptr<TokenConstraint> next() const { return make_ ? make_() : nullptr; }
+
+  private:
+    ConstraintMaker make_;
+};
 
 // All answers of one request. Callbacks come from the model's stepping thread, the client's leaving from
 // the I/O thread, the submission from a worker.
@@ -190,10 +226,9 @@ void generate(const std::shared_ptr<Served>& served, GenerateRequest request, st
     const SamplingOptions sampling = patched(served->sampling, request.sampling);
     const bool chat = request.conversation.has_value();
     check_tool_choice(request);
-    if (request.form != AnswerForm::text)
-        bad_field("response_format", "structured answers are not supported yet: the model could not be held to the schema");
     std::vector<Prompt> prompts = build_prompts(request, model);
     const ToolFamily family = request.tools.is_null() ? ToolFamily::none : tool_family(model.text().templates().source(model.text().templates().choose(true)));
+    Constraints constraints(request, model, family);
     std::vector<TextRequest> requests;
     for (Prompt& prompt : prompts) {
         if (prompt.ids.empty()) bad_field("prompt", "the prompt is empty");
@@ -213,6 +248,7 @@ void generate(const std::shared_ptr<Served>& served, GenerateRequest request, st
             one.top_logprobs = request.top_logprobs;
             one.split_reasoning = request.split_reasoning;
             one.thinking_budget = request.thinking_budget;
+            one.constraint = constraints.next();
             if (!request.tools.is_null() && request.tool_choice != ToolChoice::none) {
                 one.tools = family;
                 one.tool_options = ToolCallParser::Options{request.tools, request.parallel_tool_calls, one.sampling.seed + std::random_device{}()};

@@ -121,7 +121,7 @@ void read_options(Fields& f, GenerateRequest& r) {
     }
     if (const Json* format = f.find("format"); format && *format != "") {
         if (*format == "json") r.form = AnswerForm::json_object;
-        else if (format->is_object()) r.form = AnswerForm::json_schema, r.schema = *format;
+        else if (format->is_object()) r.form = AnswerForm::json_schema, r.form_field = "format", r.schema = *format;
         else bad_field("format", "format should be \"json\" or a JSON schema, found {}", describe(*format));
     }
     if (const Json* options = f.object("options")) {

@@ -151,9 +151,10 @@ void read_form(Fields& f, GenerateRequest& r) {
         const std::string type = o.text("type").value_or("");
         if (type == "json_object") {
             r.form = AnswerForm::json_object;
-            if (const Json* schema = o.object("schema")) r.form = AnswerForm::json_schema, r.schema = *schema;
+            if (const Json* schema = o.object("schema")) r.form = AnswerForm::json_schema, r.form_field = "response_format.schema", r.schema = *schema;
         } else if (type == "json_schema") {
             r.form = AnswerForm::json_schema;
+            r.form_field = "response_format.json_schema.schema";
             const Json* wrapped = o.object("json_schema");
             if (!wrapped) bad_field("response_format.json_schema", "response_format.json_schema is missing");
             Fields s(*wrapped, "response_format.json_schema");
@@ -167,7 +168,7 @@ void read_form(Fields& f, GenerateRequest& r) {
         }
         o.finish();
     }
-    if (const Json* schema = f.find("json_schema")) r.form = AnswerForm::json_schema, r.schema = *schema;
+    if (const Json* schema = f.find("json_schema")) r.form = AnswerForm::json_schema, r.form_field = "json_schema", r.schema = *schema;
     if (const auto grammar = f.text("grammar"); grammar && !grammar->empty()) r.form = AnswerForm::grammar, r.grammar = *grammar;
 }
 

@@ -274,6 +274,7 @@ Translated openai_response(const Json& body) {
             if (type == "json_schema") {
                 if (!schema) bad_field("text.format.schema", "text.format.schema is missing");
                 r.form = AnswerForm::json_schema;
+                r.form_field = "text.format.schema";
                 r.schema = *schema;
             } else if (type == "json_object") {
                 r.form = AnswerForm::json_object;

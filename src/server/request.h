@@ -51,6 +51,7 @@ struct GenerateRequest {
 
     AnswerForm form = AnswerForm::text;
     Json schema;                          // with json_schema
+    std::string form_field = "response_format";   // where the protocol has it
     std::string grammar;                  // with grammar
     std::optional<double> keep_alive;     // seconds the model stays loaded; negative: always
 

@@ -194,6 +194,42 @@ def ollama_others(s):
     assert whole.message.content and "".join(parts) == whole.message.content
 
 
+@check("openai", "pydantic")
+def openai_structured(s):
+    import enum
+
+    import openai
+    import pydantic
+
+    class Size(enum.Enum):
+        small = "small"
+        large = "large"
+
+    class City(pydantic.BaseModel):
+        name: str = pydantic.Field(max_length=30)
+        population: int = pydantic.Field(ge=1000, le=99999999)
+        size: Size
+        rivers: list[str] = pydantic.Field(max_length=2)
+
+    client = openai.OpenAI(base_url=s.url + "/v1", api_key="none", max_retries=0)
+    answer = client.chat.completions.parse(model=s.model, messages=MESSAGES, temperature=0, max_tokens=400, response_format=City)
+    assert isinstance(answer.choices[0].message.parsed, City) and answer.choices[0].finish_reason == "stop", answer
+    response = client.responses.parse(model=s.model, input=MESSAGES[1]["content"], temperature=0, max_output_tokens=400, text_format=City)
+    assert isinstance(response.output_parsed, City), response
+    with client.chat.completions.stream(model=s.model, messages=MESSAGES, temperature=0, max_tokens=400, response_format=City) as stream:
+        assert stream.get_final_completion().choices[0].message.parsed == answer.choices[0].message.parsed
+    tool = openai.pydantic_function_tool(City, name="save_city")
+    called = client.chat.completions.parse(model=s.model, messages=MESSAGES, temperature=0, max_tokens=400, tools=[tool], tool_choice="required", parallel_tool_calls=False)
+    call = called.choices[0].message.tool_calls[0]
+    assert call.function.name == "save_city" and isinstance(call.function.parsed_arguments, City), called
+    try:
+        client.chat.completions.create(model=s.model, messages=MESSAGES, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"uniqueItems": True}}})
+    except openai.BadRequestError as error:
+        assert "uniqueItems" in error.message, error
+    else:
+        raise AssertionError("a schema that cannot be compiled was answered")
+
+
 @check("anthropic")
 def anthropic_messages(s):
     import anthropic
@@ -234,6 +270,9 @@ def ollama_chat(s):
     assert "".join(p.message.content for p in parts) == text and parts[-1].done and parts[-1].eval_count == whole.eval_count
     generated = client.generate(model=s.model, prompt=MESSAGES[1]["content"], system=MESSAGES[0]["content"], options=options)
     assert generated.response == text
+    held = client.chat(model=s.model, messages=MESSAGES, options={"temperature": 0, "num_predict": 300},
+                       format={"type": "object", "properties": {"capital": {"type": "string", "maxLength": 40}}, "required": ["capital"]})
+    assert list(json.loads(held.message.content)) == ["capital"], held
     assert client.list().models[0].model == s.model and client.ps().models[0].model == s.model
     assert client.show(s.model).details.family
     try:

@@ -136,7 +136,8 @@ TEST_F(Chat, MistakesNameTheirField) {
         {{{"messages", {{{"role", "user"}, {"content", {{{"type", "image_url"}}}}}}}}, "messages[0].content[0].type"},
         {{{"messages", {{{"role", "tool"}, {"content", "x"}}}}}, "messages"},   // the template refuses
         {{{"tools", {{{"type", "function"}}}}}, "tools[0].function"}, {{{"tool_choice", "maybe"}}, "tool_choice"}, {{{"tool_choice", "required"}}, "tool_choice"},
-        {{{"response_format", {{"type", "xml"}}}}, "response_format.type"}, {{{"modalities", {"audio"}}}, "modalities"}, {{{"functions", {1}}}, "functions"},
+        {{{"response_format", {{"type", "xml"}}}}, "response_format.type"}, {{{"grammar", "root ::= missing"}}, "grammar"},
+        {{{"response_format", {{"type", "json_schema"}, {"json_schema", {{"name", "x"}, {"schema", {{"uniqueItems", true}}}}}}}}, "response_format.json_schema.schema"}, {{{"modalities", {"audio"}}}, "modalities"}, {{{"functions", {1}}}, "functions"},
         {{{"frobnicate", 1}}, "frobnicate"}, {{{"reasoning_effort", "huge"}}, "reasoning_effort"}, {{{"model", 5}}, "model"}};
     for (const auto& [more, field] : cases) {
         const Response r = post(chat(more));

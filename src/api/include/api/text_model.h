@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "api/constraint.h"
 #include "api/model_text.h"
 #include "runtime/engine.h"
 #include "runtime/session.h"
@@ -24,6 +26,8 @@ class TextModel {
     const std::shared_ptr<const Tokenizer>& tokenizer() const { return text_->tokenizer(); }
     // Ids that end an answer: the model's own and the tokenizer's.
     const std::vector<std::int32_t>& stop_ids() const { return stop_ids_; }
+    // The vocabulary for grammars; prepared when it is first asked for (a fraction of a second).
+    const std::shared_ptr<const Vocabulary>& vocabulary() const;
     // Ids from here on are padding rows of the head.
     std::int32_t id_limit() const { return id_limit_; }
 
@@ -33,6 +37,8 @@ class TextModel {
     std::shared_ptr<const ModelText> text_;
     std::vector<std::int32_t> stop_ids_;
     std::int32_t id_limit_ = 0;
+    mutable std::once_flag vocabulary_once_;
+    mutable std::shared_ptr<const Vocabulary> vocabulary_;
 };
 
 enum class PieceKind { answer, reasoning };
@@ -42,6 +48,7 @@ struct ReplyOptions {
     int max_tokens = -1;               // -1: until the model stops or the context is full
     std::vector<std::string> stop;     // texts that end the answer (not the reasoning); they are not part of it
     bool ignore_stop = false;
+    std::shared_ptr<TokenConstraint> constraint;   // what the answer, after its reasoning, is held to
 };
 
 struct Reply {

@@ -11,20 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "api/constraint.h"
 #include "api/text_model.h"
 #include "chat/tool_calls.h"
 #include "runtime/batcher.h"
 
 namespace forge {
 
-// Says before each token which may come. Used from the stepping thread only.
-class TokenConstraint {
-  public:
-    virtual ~TokenConstraint() = default;
-    // One bit an id; `ends`: the ids that end an answer.
-    virtual const std::uint32_t* mask() = 0;
-    virtual void accept(std::int32_t token) = 0;
-};
 
 struct TextRequest {
     Prompt prompt;

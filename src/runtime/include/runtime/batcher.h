@@ -44,6 +44,9 @@ struct BatchRequest {
     // Not none: nothing is generated; on_embedding gets the pooled states, scaled to length 1, before on_done.
     Pooling pooling = Pooling::none;
     std::function<void(std::span<const float>)> on_embedding;
+    // Optional: after each token, those that must follow it. They are reported (without logits) and computed
+    // together, up to eight a step, which gives the same bits as one after the other.
+    std::function<std::vector<std::int32_t>()> forced;
 };
 
 // Too many requests wait already; later there may be room.

@@ -61,9 +61,11 @@ struct GenerateOptions {
 };
 
 // Samples from the session's logits until a stop. `on_token` gets every token that is not a
-// stop token and returns false to cancel. The session ends with all reported tokens appended
-// but the last (whose logits nobody asked for yet).
+// stop token and returns false to cancel. `mask`, where given, says before each draw what is allowed (as
+// for Sampler::sample). The session ends with all reported tokens appended but the last (whose logits
+// nobody asked for yet).
 FinishReason generate(Session& session, Sampler& sampler, const GenerateOptions& options,
-                      const std::function<bool(std::int32_t)>& on_token);
+                      const std::function<bool(std::int32_t)>& on_token,
+                      const std::function<const std::uint32_t*()>& mask = {});
 
 }  // namespace forge
