@@ -135,8 +135,9 @@ TEST(Tiles, GoBackToThePlanesTheyWereMadeOf) {
                 for (std::int64_t t = 0; t * kTiledRows < rows; ++t) read_tile(tiled.codes.data + static_cast<std::size_t>(t) * tiled.codes.stride, t * kTiledRows, got);
                 for (const auto plane : {&Weight::codes, &Weight::codes_high, &Weight::scales, &Weight::offsets, &Weight::super_scales, &Weight::super_mins}) {
                     ASSERT_EQ((want.*plane).stride, (got.*plane).stride);
-                    if ((want.*plane).data)
+                    if ((want.*plane).data) {
                         ASSERT_EQ(std::memcmp((want.*plane).data, (got.*plane).data, static_cast<std::size_t>(rows) * (want.*plane).stride), 0);
+                    }
                 }
             }
     }
