@@ -101,7 +101,9 @@ TEST_F(Structured, AnyObject) {
     const Json c = choice(post(chat({{"response_format", {{"type", "json_object"}}}, {"max_tokens", 60}})));
     const std::string text = c["message"]["content"].get<std::string>();
     EXPECT_EQ(text[0], '{');
-    if (c["finish_reason"] == "stop") EXPECT_TRUE(Json::parse(text, nullptr, false).is_object()) << text;
+    if (c["finish_reason"] == "stop") {
+        EXPECT_TRUE(Json::parse(text, nullptr, false).is_object()) << text;
+    }
 }
 
 const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string", "maxLength": 6}, "days": {"enum": [1, 2]}}, "required": ["city", "days"]}}},
@@ -113,7 +115,9 @@ TEST_F(Structured, CallsThatMustBeMade) {
         EXPECT_EQ(c["finish_reason"], "tool_calls");
         ASSERT_EQ(c["message"]["tool_calls"].size(), 1u) << c;
         const Json function = c["message"]["tool_calls"][0]["function"];
-        if (wanted.is_object()) EXPECT_EQ(function["name"], "weather");
+        if (wanted.is_object()) {
+            EXPECT_EQ(function["name"], "weather");
+        }
         const Json arguments = Json::parse(function["arguments"].get<std::string>());
         if (function["name"] == "weather") {
             EXPECT_TRUE(arguments["city"].is_string());
