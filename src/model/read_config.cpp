@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "formats/forge_model.h"
 #include "read_spec.h"
 
 namespace forge {
@@ -102,6 +103,11 @@ void read_stop_ids(const ModelFile& file, const ConfigReader& top, const ConfigR
 }
 
 std::string folder_name(const ModelFile& file) {
+    if (file.packed) {  // the folder that it was made from
+        const auto& model = file.packed->manifest().model;
+        const auto name = model.find("name");
+        return name != model.end() && name->is_string() ? name->get<std::string>() : "";
+    }
     std::filesystem::path path(file.path);
     if (path.has_extension() && path.extension() == ".safetensors") path = path.parent_path();
     if (!path.has_filename()) path = path.parent_path();

@@ -60,7 +60,8 @@ void WarmUp::run() {
             asked_bytes += windows[asked].count;
         }
         if (stop_) return;
-        now.file->populate(now.first, now.count);
+        // What is in memory already is mapped as it is touched, a little at a time, without this thread.
+        if (now.file->resident(now.first, now.count) < now.count) now.file->populate(now.first, now.count);
         done_bytes += now.count;
     }
 }

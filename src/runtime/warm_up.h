@@ -1,5 +1,5 @@
 // Brings a model's mapped weights into memory in the order of their use, on a thread of its own: the disk
-// is read front to back, ahead of the computation, and the first token meets no page faults.
+// is read front to back, ahead of the computation.
 #pragma once
 
 #include <atomic>

@@ -294,6 +294,19 @@ TEST_F(PackForge, DamagedShardsAreNamed) {
     EXPECT_ERROR(open_model_file(path), not_found, "layer.0");
 }
 
+TEST_F(PackForge, StaysInMemoryWhenAsked) {
+    const std::string path = pack_model(pack_options(source_path("models/gguf-llama-q4_0"), "m", WeightLayout::tiles)).path;
+    LoadOptions load;
+    load.device = "cpu";
+    load.threads = 1;
+    load.lock_memory = true;
+    std::ifstream limits("/proc/self/limits");  // Linux says how much may be locked; elsewhere it is enough
+    std::string line;
+    while (std::getline(limits, line))
+        if (line.starts_with("Max locked memory") && line.find("unlimited") == std::string::npos) GTEST_SKIP() << line;
+    Engine::load(path, load);
+}
+
 TEST_F(PackForge, VerifyNeedsHashes) {
     LoadOptions load;
     load.device = "cpu";
