@@ -55,7 +55,7 @@ void add_pack(CLI::App& app, int&) {
     command->add_option("-o,--output", flags->options.output, "NAME[:TAG] in the store, or a file that ends in .forge")->type_name("NAME|FILE");
     command->add_option("--quantize", flags->options.recipes, "Quantise a Hugging Face folder first: q4, q4g32, mxfp4, mixed, ... or PATTERN=RECIPE (see forge quantize). Repeatable")
         ->type_name("RECIPE")->take_all()->expected(1);
-    command->add_option("--layout", flags->layout, "How GGUF weights lie: rows (any device), tiled16 (fastest on CPUs), auto: what --device reads fastest")
+    command->add_option("--layout", flags->layout, "How weights with codes lie: rows (any device), tiled16 (fastest on CPUs), auto: what --device reads fastest")
         ->type_name("LAYOUT")->check(CLI::IsMember({"auto", "rows", "tiled16"}));
     command->add_option("--device", flags->device, "The device that --layout auto is for (default: this machine's)")->type_name("NAME");
     command->add_flag("--no-proof", flags->no_proof, "Leave out the proof: tokens and logits that forge verify --run compares");

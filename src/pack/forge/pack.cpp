@@ -56,7 +56,7 @@ fs::path folder_of(const ModelFile& file) {
 // What names the work, so that a stopped run can go on: the sources' state on disk and all that decides
 // the bytes.
 std::string work_key(const ModelFile& file, const PackOptions& options) {
-    std::string text = fmt::format("{}|{}|{}\n", options.version, kForgeVersion, options.layout == WeightLayout::tiles ? "tiled16" : "rows");
+    std::string text = fmt::format("{}|{}|{}\n", options.version, kForgeVersion, options.layout == WeightLayout::rows ? "rows" : "tiled16");
     for (const std::string& recipe : options.recipes) text += recipe + "\n";
     for (const auto& mapped : file.files) {
         struct stat info{};
@@ -74,7 +74,7 @@ class Packer {
 
     PackSummary run() {
         manifest_.origin = name_of(file_.format);
-        manifest_.layout = options_.layout == WeightLayout::tiles ? "tiled16" : "rows";
+        manifest_.layout = layout_ == WeightLayout::rows ? "rows" : "tiled16";
         pack_shards();
         pack_small();
         describe();
@@ -104,7 +104,7 @@ class Packer {
         std::vector<PackedWeight> weights;
         std::uint64_t source_bytes = 0;
         for (const WeightId id : part.weights) {
-            weights.push_back(source_.describe(id, options_.layout, pool_));
+            weights.push_back(source_.describe(id, layout_, pool_));
             source_bytes += source_.source_bytes(id);
         }
         const std::uint64_t bytes = lay_out_shard(weights);
@@ -140,7 +140,7 @@ class Packer {
         for (std::int64_t first = 0, last = 0; first < weight.rows; first = last) {
             last = std::min(weight.rows, first + step);
             if (weight.rows - last < kTiledRows) last = weight.rows;  // fewer rows than a tile are never laid out as one
-            const Weight rows = source_.rows(id, first, last, options_.layout, pool_);
+            const Weight rows = source_.rows(id, first, last, layout_, pool_);
             if (rows.format != weight.format || rows.tiled != weight.tiled)
                 fail(ErrorKind::internal, "rows {} to {} of {} have another layout than the first", first, last, weight.key.name);
             const Plane* const planes[kPlaneKinds] = {&rows.codes, &rows.codes_high, &rows.scales, &rows.offsets, &rows.super_scales, &rows.super_mins};
@@ -229,6 +229,8 @@ class Packer {
     const ModelFile& original_;
     const ModelFile& file_;
     BlobSink& sink_;
+    // What MLX stores as planes becomes tiles as well: the result is mapped either way.
+    const WeightLayout layout_ = options_.layout == WeightLayout::rows ? WeightLayout::rows : WeightLayout::tiles_by_copy;
     WeightSource source_;
     ThreadPool pool_;
     Manifest manifest_;

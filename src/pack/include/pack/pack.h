@@ -15,7 +15,7 @@ namespace forge {
 struct PackOptions {
     std::string source;  // a path that open_model_file() takes
     std::string output;  // NAME[:TAG] in the store, or a file that ends in .forge
-    WeightLayout layout = WeightLayout::rows;
+    WeightLayout layout = WeightLayout::rows;  // of weights with codes; rows, or tiles for CPUs
     std::vector<std::string> recipes = {};  // as QuantizeOptions::recipes; empty: weights stay as they are
     std::string version;                    // of Forge, for the record
     bool overwrite = false;                 // otherwise an existing output is an Error
