@@ -45,7 +45,8 @@ need_apt() {
     command -v apt-get >/dev/null 2>&1 ||
         die "this script installs packages with apt-get, which is not here; CONTRIBUTING.md lists what Forge needs"
     local wanted="g++ cmake ninja-build pkg-config libfmt-dev nlohmann-json3-dev libcli11-dev libpcre2-dev
-                  libutf8proc-dev libxxhash-dev librust-blake3-dev libedit-dev libboost1.81-dev python3 python3-pip ca-certificates"
+                  libutf8proc-dev libxxhash-dev librust-blake3-dev libedit-dev libboost1.81-dev libcurl4-openssl-dev libssl-dev
+                  python3 python3-pip ca-certificates"
     [ "$1" = test ] || [ "$1" = fuzz ] && wanted="$wanted libgtest-dev libgmock-dev"
     [ "$1" = fuzz ] && wanted="$wanted clang-19 libclang-rt-19-dev"
     # Metal kernels are tested where these can be had; elsewhere those tests are skipped with a sentence.
@@ -68,7 +69,7 @@ need_apt() {
 
 need_brew() {
     command -v brew >/dev/null 2>&1 || die "Homebrew is not here: install it from its own site, then run this again"
-    local wanted="cmake ninja pkgconf fmt nlohmann-json cli11 pcre2 utf8proc xxhash blake3 libedit boost"
+    local wanted="cmake ninja pkgconf fmt nlohmann-json cli11 pcre2 utf8proc xxhash blake3 libedit boost curl"
     [ "$1" = test ] || [ "$1" = fuzz ] && wanted="$wanted googletest"
     [ "$1" = fuzz ] && wanted="$wanted llvm"
     local package missing=""

@@ -33,6 +33,7 @@ std::filesystem::path folder(const char* xdg, const char* linux_default, const c
 
 std::filesystem::path cache_folder() { return folder("XDG_CACHE_HOME", ".cache", "Library/Caches", "cache"); }
 std::filesystem::path data_folder() { return folder("XDG_DATA_HOME", ".local/share", "Library/Application Support", "data"); }
+std::filesystem::path config_folder() { return folder("XDG_CONFIG_HOME", ".config", "Library/Application Support", "config"); }
 
 void write_file_atomically(const std::filesystem::path& target, std::string_view content) {
     const std::string temporary = fmt::format("{}.{}.tmp", target.string(), ::getpid());

@@ -74,6 +74,9 @@ int main(int argc, char** argv) {
     add_rm(app, status);
     add_gc(app, status);
     add_verify(app, status);
+    add_pull(app, status);
+    add_login(app, status);
+    add_logout(app, status);
     add_completion(app, status);
     add_manual(app, status);
     try {

@@ -74,10 +74,14 @@ Interrupted.
 .SH ENVIRONMENT
 .TP
 .B FORGE_HOME
-One folder for data and cache, instead of the system's usual ones.
+One folder for data, cache and config, instead of the system's usual ones.
 .TP
 .B FORGE_ISA
 Instruction set of the CPU kernels: avx512, avx2, neon or plain.
+.TP
+.B HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_ENDPOINT
+Token, folders and address of the Hugging Face hub, for
+.BR "forge pull" .
 .TP
 .B NO_COLOR
 No colours when set.
@@ -89,6 +93,11 @@ The date that chat templates see in
 .TP
 .I ~/.cache/forge
 Downloaded models; may be deleted.
+.TP
+.I ~/.config/forge/credentials.json
+What
+.B forge login
+keeps.
 .TP
 .I ~/.local/share/forge/chat_history
 What was typed in

@@ -10,6 +10,7 @@ namespace forge {
 
 std::filesystem::path cache_folder();  // tuning records, downloaded test models
 std::filesystem::path data_folder();   // the model store, chat history
+std::filesystem::path config_folder();  // credentials of forge login
 
 // Writes a file beside its target and renames it into place (fsync before).
 void write_file_atomically(const std::filesystem::path& target, std::string_view content);

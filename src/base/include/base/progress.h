@@ -16,12 +16,14 @@ class Progress {
     Progress(std::string label, std::uint64_t total, std::string unit = "B");
     ~Progress();  // clears the line
     void advance(std::uint64_t amount);
+    // Part of the total that was there already: counts as done, and not for the rate and the time left.
+    void skip(std::uint64_t amount);
 
   private:
     void draw(std::uint64_t done);
     std::string label_, unit_;
     std::uint64_t total_;
-    std::atomic<std::uint64_t> done_{0};
+    std::atomic<std::uint64_t> done_{0}, skipped_{0};
     std::atomic<std::int64_t> next_draw_ms_{500};
     std::chrono::steady_clock::time_point start_;
     std::mutex mutex_;

@@ -1,0 +1,72 @@
+// forge pull: a model from the Hugging Face hub or from a registry.
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <memory>
+
+#include "base/log.h"
+#include "base/progress.h"
+#include "commands.h"
+#include "interrupt.h"
+#include "options.h"
+#include "transfer_options.h"
+#include "transport/hub_pull.h"
+#include "usage.h"
+
+namespace forge::cli {
+namespace {
+
+struct Flags {
+    std::string reference;
+    std::vector<std::string> include;
+    TransferFlags transfer;
+};
+
+void pull_hub(const Flags& flags, const InterruptGuard& interrupt) {
+    const HubReference reference = parse_hub_reference(flags.reference);
+    HubPullOptions options;
+    options.include = flags.include;
+    options.download = flags.transfer.download([&] { return interrupt.requested(); });
+    const HubPulled pulled = pull_from_hub(HubCache::from_environment(), reference, options);
+    if (pulled.fetched == 0) {
+        fmt::print("{} was there already: {} files, {}, commit {}\n", reference.text(), pulled.files, format_bytes(pulled.bytes), pulled.commit.substr(0, 12));
+    } else {
+        fmt::print("pulled {}: {} of {} files, {}, commit {}\n", reference.text(), pulled.fetched, pulled.files, format_bytes(pulled.fetched_bytes),
+                   pulled.commit.substr(0, 12));
+    }
+    fmt::print("{}\n", pulled.path.string());
+}
+
+}  // namespace
+
+void add_pull(CLI::App& app, int& status) {
+    auto flags = std::make_shared<Flags>();
+    CLI::App* command = app.add_subcommand("pull", "Fetch a model from the Hugging Face hub");
+    command->add_option("reference", flags->reference, "hf:ORG/NAME[@REVISION][:SELECT]")->type_name("REF");
+    command->add_option("--include", flags->include, "Fetch the files of this pattern instead of those that make up the model (hf:); repeatable")
+        ->type_name("PATTERN")->expected(1)->take_all();
+    flags->transfer.add(*command);
+    add_log_flags(*command);
+    command->footer("Examples:\n"
+                    "  forge pull hf:Qwen/Qwen3-0.6B\n"
+                    "  forge pull hf:unsloth/Qwen3-0.6B-GGUF:Q4_K_M\n"
+                    "  forge pull hf:meta-llama/Llama-3.2-1B@main --include '*.json'\n"
+                    "It fills the cache that other tools of the hub use. Ctrl-C keeps what arrived; the same command goes on.\n"
+                    "docs/transport.md has tokens, proxies and folders.");
+    command->callback([flags, &status] {
+        require_argument(flags->reference, "REF");
+        signal(SIGPIPE, SIG_IGN);  // a connection that the other side closed is an error like others
+        const InterruptGuard interrupt;
+        try {
+            if (is_hub_reference(flags->reference)) return pull_hub(*flags, interrupt);
+        } catch (const Interrupted& error) {
+            log_message(LogLevel::error, error.what());
+            status = exit_interrupted;
+            return;
+        }
+        fail_usage("REF should begin with hf:, found {}", flags->reference);
+    });
+}
+
+}  // namespace forge::cli

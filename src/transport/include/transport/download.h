@@ -1,0 +1,31 @@
+// Downloads of known size and digest, over several connections, resumed after drops.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "transport/http.h"
+#include "transport/partial_download.h"
+
+namespace forge {
+
+struct Location {
+    std::string url;
+    std::string authorization;  // for that URL, or ""
+};
+
+struct DownloadOptions {
+    HttpOptions http;
+    int connections = 8;
+    std::uint64_t range = 8u << 20;  // bytes a request asks for; at most `connections` ranges wait in memory
+    std::function<void(std::uint64_t)> received = [](std::uint64_t) {};  // from several threads
+};
+
+// Fills `file` from where `locate` says; it is asked again when a location has expired (401, 403, 410).
+// Returns when the digest is right. Wrong bytes are thrown away and asked for once more, then Error;
+// after Interrupted and NetworkError the file keeps what arrived.
+// `what` names the file in messages.
+void download(PartialDownload& file, const std::string& what, const std::function<Location(HttpConnection&)>& locate, const DownloadOptions& options);
+
+}  // namespace forge
