@@ -36,6 +36,7 @@ void add_rm(CLI::App& app, int& status);
 void add_gc(CLI::App& app, int& status);
 void add_verify(CLI::App& app, int& status);
 void add_pull(CLI::App& app, int& status);
+void add_push(CLI::App& app, int& status);
 void add_login(CLI::App& app, int& status);
 void add_logout(CLI::App& app, int& status);
 void add_completion(CLI::App& app, int& status);

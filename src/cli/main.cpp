@@ -75,6 +75,7 @@ int main(int argc, char** argv) {
     add_gc(app, status);
     add_verify(app, status);
     add_pull(app, status);
+    add_push(app, status);
     add_login(app, status);
     add_logout(app, status);
     add_completion(app, status);

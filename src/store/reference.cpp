@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "store/store.h"
+#include "transport/hub_cache.h"
+#include "transport/oci_reference.h"
 
 namespace forge {
 
@@ -12,9 +14,18 @@ namespace fs = std::filesystem;
 std::string resolve_model(const std::string& reference) {
     std::error_code ignored;
     if (fs::exists(reference, ignored)) return reference;
-    for (const char* scheme : {"hf:", "oci:", "http:", "https:"})
+    // What was pulled is opened without a network; nothing is fetched that was not asked for.
+    if (is_hub_reference(reference)) return find_in_hub_cache(HubCache::from_environment(), parse_hub_reference(reference)).string();
+    if (is_oci_reference(reference)) {
+        const OciReference remote = parse_oci_reference(reference);
+        const Store store = Store::open();
+        const auto pulled = ModelName::parse(remote.store_name());
+        if (pulled && store.read_manifest(*pulled)) return store.manifest_path(*pulled).string();
+        fail(ErrorKind::not_found, "{} is not in the store ({}); forge pull {} fetches it", remote.text(), store.root().string(), remote.text());
+    }
+    for (const char* scheme : {"http:", "https:"})
         if (reference.starts_with(scheme))
-            fail(ErrorKind::unsupported, "{}: models cannot be fetched by name yet; download the model and give the path of its file or folder", reference);
+            fail(ErrorKind::unsupported, "{}: a model is not opened by its address; forge pull takes hf:ORG/NAME and oci:HOST/NAME, or download the file and give its path", reference);
     const auto name = ModelName::parse(reference);
     if (!name) fail(ErrorKind::not_found, "there is no file or folder {}", reference);
     const Store store = Store::open();

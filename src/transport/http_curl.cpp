@@ -195,6 +195,9 @@ HttpAnswer HttpConnection::exchange(const HttpRequest& request, const Url& url, 
         curl_easy_setopt(handle, CURLOPT_READDATA, &x);
         curl_easy_setopt(handle, CURLOPT_SEEKFUNCTION, on_seek);
         curl_easy_setopt(handle, CURLOPT_SEEKDATA, &x);
+        // On a kept connection that breaks, libcurl would send the body again by itself: it must first be
+        // found out how much of it arrived.
+        if (request.file.fd >= 0) curl_easy_setopt(handle, CURLOPT_FRESH_CONNECT, 1L);
         const std::uint64_t size = request.file.fd >= 0 ? request.file.size : request.body.size();
         curl_easy_setopt(handle, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(size));
     } else if (request.method == "HEAD") {

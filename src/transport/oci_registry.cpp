@@ -210,13 +210,14 @@ bool OciRegistry::upload(const RemoteDigest& digest, const std::filesystem::path
                 check(answer, "upload of " + digest.text());
                 if (const std::string location = answer.header("location"); !location.empty()) session = resolve_url(parse_url(answer.url), location).text();
                 const std::uint64_t said = bytes_of_range(answer.header("range"));  // 0: it does not say
+                const std::uint64_t before = there;
                 there = said == 0 ? there + count : std::min(size, said);
                 if (there > best) {
                     best = there;
                     attempt = 1;
-                } else if (++attempt > options.tries) {
-                    fail(ErrorKind::io, "{} takes pieces of {} and does not get further than {} bytes", reference_.host, digest.text(), best);
                 }
+                if (there <= before && ++attempt > options.tries)
+                    fail(ErrorKind::io, "{} takes pieces of {} and does not get further than {} bytes", reference_.host, digest.text(), before);
             }
             HttpRequest request;
             request.method = "PUT";
@@ -224,6 +225,10 @@ bool OciRegistry::upload(const RemoteDigest& digest, const std::filesystem::path
             request.headers = {{"Content-Type", "application/octet-stream"}};
             const HttpAnswer answer = send(connection_, request, false);
             throw_if_transient(answer);
+            if (answer.status == 404 || answer.status == 416) {  // it ended the upload: finished (and the answer was lost), or forgotten
+                session.clear();
+                throw NetworkError(fmt::format("{} ended an upload with status {}", reference_.host, answer.status));
+            }
             check(answer, "upload of " + digest.text());
             return true;
         } catch (const NetworkError& error) {

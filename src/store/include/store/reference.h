@@ -1,4 +1,5 @@
-// One way to name a model, for every command: a path, NAME[:TAG] in the store.
+// One way to name a model, for every command: a path, NAME[:TAG] in the store, hf:ORG/NAME that
+// was pulled into the hub's cache, oci:HOST/NAME[:TAG] that was pulled into the store.
 #pragma once
 
 #include <string>
