@@ -229,6 +229,22 @@ void write_grammar_seeds(const fs::path& folder) {
     write_file_atomically(folder / "gbnf" / "0", "root ::= (\"a\" | [b-d\\u00e4] x{2,3})* # end\nx ::= \"\\n\" root? | [^\\x00-\\x20] .\n  | y+\ny ::= \"\"");
 }
 
+// The first byte says what the rest is (server_answers_fuzz.cpp).
+void write_answer_seeds(const fs::path& folder) {
+    const std::string git(40, '1'), sha256(64, '2');
+    const std::vector<std::string> answers{
+        fmt::format(R"([{{"type":"file","oid":"{}","size":9,"path":"a/b","lfs":{{"oid":"{}","size":9}}}}])", git, sha256),
+        fmt::format(R"({{"sha":"{}"}})", git),
+        R"({"weight_map":{"a":"model-00001-of-00002.safetensors"}})",
+        fmt::format(R"({{"config":{{"mediaType":"a","digest":"sha256:{}","size":2,"annotations":{{"b":"c"}}}},"layers":[]}})", sha256),
+        R"(Bearer realm="https://a/t",service="s",scope="repository:a/b:pull", Basic realm=x)",
+        R"(<https://a/b?c=d>; rel="next", <https://a/>; rel="prev")",
+        R"({"errors":[{"message":"no"}],"error":"no"})",
+        "//host:80/path?query#fragment"};
+    for (std::size_t i = 0; i < answers.size(); ++i)
+        write_file_atomically(folder / fmt::format("{}", i), std::string(1, static_cast<char>(i)) + answers[i]);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -239,7 +255,7 @@ int main(int count, char** arguments) {
     try {
         const fs::path folder(arguments[1]), data(arguments[2]);
         for (const char* target : {"config", "folder_model", "forge_model", "gbnf", "gguf", "gguf_model", "jinja", "json_schema", "requests", "safetensors",
-                                   "sentencepiece", "tokenizer_json", "tokenizer_tekken", "tool_calls"})
+                                   "sentencepiece", "server_answers", "tokenizer_json", "tokenizer_tekken", "tool_calls"})
             fs::create_directories(folder / target);
         for (std::uint32_t id = 0; id < 64; ++id)
             if (gguf_block_size(id))
@@ -258,6 +274,7 @@ int main(int count, char** arguments) {
         write_jinja_seeds(data, folder);
         write_server_seeds(folder);
         write_grammar_seeds(folder);
+        write_answer_seeds(folder / "server_answers");
     } catch (const std::exception& error) {
         fmt::print(stderr, "{}\n", error.what());
         return 1;

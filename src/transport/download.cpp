@@ -49,7 +49,7 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
 class Transfer {
   public:
     Transfer(PartialDownload& file, const std::string& what, const Locate& locate, const DownloadOptions& options)
-        : file_(file), what_(what), locate_(locate), options_(options), begin_(file.have()), next_(file.have()) {
+        : file_(file), what_(what), locate_(locate), options_(options), begin_(file.have()), next_(begin_), appended_(begin_) {
         stop_options_ = options_.http;
         stop_options_.cancelled = [this] { return stopping_.load() || options_.http.cancelled(); };
     }
@@ -121,6 +121,7 @@ class Transfer {
             lock.unlock();
             file_.append(bytes);
             lock.lock();
+            appended_ = file_.have();
             changed_.notify_all();
         }
     }
@@ -140,7 +141,7 @@ class Transfer {
                     std::unique_lock lock(mutex_);
                     // The window bounds what waits in memory when one range is slow.
                     const std::uint64_t window = options_.range * static_cast<std::uint64_t>(std::max(1, options_.connections));
-                    changed_.wait(lock, [&] { return stopping_ || next_ >= file_.size() || next_ < file_.have() + window; });
+                    changed_.wait(lock, [&] { return stopping_ || next_ >= file_.size() || next_ < appended_ + window; });
                     if (stopping_ || next_ >= file_.size()) return;
                     first = next_;
                     next_ = std::min(file_.size(), next_ + options_.range);
@@ -285,6 +286,7 @@ class Transfer {
     std::mutex mutex_;  // guards all below
     std::condition_variable changed_;
     std::uint64_t next_;                      // first byte that no worker has taken
+    std::uint64_t appended_;                  // file_.have(), for the workers
     std::map<std::uint64_t, Bytes> done_;     // whole ranges by first byte, not yet appended
     std::map<std::uint64_t, Bytes> begun_;    // what arrived of a range that was given up
     std::exception_ptr error_;

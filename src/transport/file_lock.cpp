@@ -34,7 +34,7 @@ FileLock::FileLock(const std::filesystem::path& path, const std::string& what, c
             log_debug("{} cannot be locked ({}); going on without", path.string(), std::strerror(errno));
             return;
         }
-        if (!said) log_info("waiting for another process that is at {}", what);
+        if (!said) log_warn("waiting for another process that is at {}", what);
         said = true;
         if (cancelled && cancelled()) {
             ::close(fd_);

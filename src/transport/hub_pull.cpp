@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "base/log.h"
 #include "base/paths.h"
@@ -213,6 +214,9 @@ class Puller {
 
 HubPulled pull_from_hub(const HubCache& cache, const HubReference& reference, HubPullOptions options) {
     require_transport();
+    const char* offline = std::getenv("HF_HUB_OFFLINE");
+    if (offline && (std::string_view(offline) == "1" || std::string_view(offline) == "ON" || std::string_view(offline) == "YES" || std::string_view(offline) == "TRUE"))
+        fail("HF_HUB_OFFLINE is set, so nothing is fetched; without it, forge pull {} goes to the network", reference.text());
     return Puller(cache, reference, options).pull();
 }
 

@@ -213,7 +213,7 @@ class Plain(Fake):
         finished = 0
         for i in range(rounds):
             process = self.start("pull", self.reference, "--connections", "3", FORGE_HOME=self.other)
-            time.sleep(((7919 * i) % 1000) / 1000 * 0.6)
+            time.sleep(((7919 * i) % 1000) / 1000 * 1.2)
             process.kill()
             process.communicate()
             self.assertLessEqual(self.blobs(self.other), expected)
@@ -241,6 +241,51 @@ class Plain(Fake):
         self.faults.delay = 0
         self.pull()
         self.check_pulled(layers())
+
+
+class Packed(Fake):
+    """Models as forge pack makes them."""
+
+    def tuned(self, source, tensor):
+        """A copy of the folder in which one tensor differs."""
+        folder = os.path.join(self.root, "tuned")
+        os.makedirs(folder)
+        for name in ("config.json", "model.safetensors"):
+            shutil.copy(os.path.join(source, name), folder)
+        path = os.path.join(folder, "model.safetensors")
+        with open(path, "r+b") as file:
+            length = struct.unpack("<Q", file.read(8))[0]
+            begin, _ = json.loads(file.read(length))[tensor]["data_offsets"]
+            file.seek(8 + length + begin)
+            byte = file.read(1)[0]
+            file.seek(8 + length + begin)
+            file.write(bytes([byte ^ 1]))
+        return folder
+
+    def digests(self, name):
+        return {blob["digest"] for blob in json.loads(self.manifests(self.environment["FORGE_HOME"])[name + "@1.json"])["blobs"]}
+
+    def test_round_trip_of_two_fine_tunes(self):
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "models", "llama-gqa-tied")
+        self.forge("pack", source, "-o", "base:1")
+        self.forge("pack", self.tuned(source, "model.layers.1.mlp.down_proj.weight"), "-o", "tuned:1")
+        self.forge("push", "base:1", self.reference)
+        before = len(self.registry.requests("registry", "PATCH"))
+        self.forge("push", "tuned:1", "oci:%s/ada/model:tuned" % self.registry.host)
+        sent = len(self.registry.requests("registry", "PATCH")) - before
+        different = self.digests("tuned") - self.digests("base")
+        self.assertLess(len(different), len(self.digests("tuned")))
+        self.assertEqual(sent, len(different) + 1)  # and the manifest
+        reference = "oci:%s/ada/model:tuned" % self.registry.host
+        self.assertIn("forge pull " + reference, self.forge("verify", reference, status=1, FORGE_HOME=self.other).stderr)
+        self.pull(reference)
+        self.forge("verify", reference, "--run", FORGE_HOME=self.other)
+        self.forge("inspect", reference, FORGE_HOME=self.other)
+        self.pull(self.reference, "--as", "base:1")
+        self.forge("verify", "base:1", "--run", FORGE_HOME=self.other)
+        self.assertEqual(self.forge("list", FORGE_HOME=self.other).stdout.count("\n"), 3)
+        self.forge("gc", FORGE_HOME=self.other)
+        self.forge("verify", reference, "--run", FORGE_HOME=self.other)
 
 
 class Tokens(Fake):

@@ -341,7 +341,7 @@ class Stopped(HubCase):
         finished = 0
         for moment in moments:
             process = self.start("pull", "hf:org/model", "--connections", "3")
-            time.sleep(moment * 0.8)
+            time.sleep(moment * 1.6)
             process.kill()
             process.communicate()
             self.check_blobs()
