@@ -43,11 +43,22 @@ TEST(Challenges, OfTheUsualKinds) {
     EXPECT_TRUE(parse_challenges(",,==\"\"").empty());
 }
 
+OciDescriptor blob(const std::string& type, char digit, std::uint64_t size) {
+    OciDescriptor made;
+    made.media_type = type;
+    made.digest.hex = std::string(64, digit);
+    made.size = size;
+    return made;
+}
+
 OciManifest example() {
     OciManifest manifest;
     manifest.artifact_type = "application/vnd.forge.model.v1";
-    manifest.config = {"application/json", {RemoteDigest::Kind::sha256, std::string(64, 'a')}, 5, {{"k", "v"}}};
-    manifest.layers = {{"x", {RemoteDigest::Kind::sha256, std::string(64, 'b')}, 0, {}}, {"y", {RemoteDigest::Kind::sha256, std::string(64, 'c')}, 7, {{"k", "w"}}}};
+    manifest.config = blob("application/json", 'a', 5);
+    manifest.config.annotations.emplace_back("k", "v");
+    manifest.layers.push_back(blob("x", 'b', 0));
+    manifest.layers.push_back(blob("y", 'c', 7));
+    manifest.layers.back().annotations.emplace_back("k", "w");
     return manifest;
 }
 
