@@ -222,6 +222,10 @@ class Lowering {
         if (o.weight2 >= 0) add(l, "weight2", weight(o.weight2));
         if (matrix) {
             const BufferRef table = group_table(o);
+            add(l, "table", table);
+        }
+        if (matrix && !target_.plain_rows) {
+            const BufferRef table = l.operand("table").buffer;
             const BufferRef packed_rows = buffer(target_.expert_packed_bytes(o.weight, o.experts, o.per_token, rows()));
             pack.kernel = "expert_pack";
             pack.label = plan_.values[op_->inputs[0]].name + " packed";
@@ -230,10 +234,9 @@ class Lowering {
             add(pack, "table", table);
             add(pack, "packed", packed_rows, Access::write);
             emit(std::move(pack));
-            add(l, "table", table);
             add(l, "packed", packed_rows);
         } else {
-            add(l, "x", value(op_->inputs[0]));
+            add(l, "x", value(op_->inputs[0]));   // the kernel gathers the rows of a table itself
             l.constants.push_back({"input_tag", static_cast<double>(next_tag_)});   // one for each row of x
             next_tag_ += rows() * (o.per_choice ? o.per_token : 1);
         }

@@ -82,7 +82,7 @@ void check_options(const LoadOptions& o) {
     if (o.ctx < 0) fail("the context must hold at least one position, not {}", o.ctx);
     if (o.parallel < 1 || o.parallel > 256) fail("memory can be reserved for 1 to 256 sequences, not {}", o.parallel);
     if (o.threads < 0 || o.threads > 1024) fail("the number of threads must be between 1 and 1024 (0 = one per core), not {}", o.threads);
-    if (o.chunk < 1 || o.chunk > 16384) fail("a prefill chunk can have 1 to 16384 rows, not {}", o.chunk);
+    if (o.chunk < 0 || o.chunk > 16384) fail("a prefill chunk can have 1 to 16384 rows (0 = what suits the device), not {}", o.chunk);
     if (o.max_outputs < 1 || o.max_outputs > 16384) fail("a step can return logits of 1 to 16384 rows, not {}", o.max_outputs);
 }
 
@@ -179,6 +179,7 @@ std::shared_ptr<Engine> Engine::load(std::shared_ptr<ModelFile> file, const Load
     s.options.ctx = context_of(s.options, spec);
     if (spec.context_length > 0 && s.options.ctx > spec.context_length)
         log_warn("{}: the context of {} positions is longer than the {} the model was trained for", path, s.options.ctx, spec.context_length);
+    if (s.options.chunk == 0) s.options.chunk = s.backend->limits().prefill_rows;
     s.options.chunk = std::min(s.options.chunk, std::max(1, s.options.ctx));
     s.options.max_outputs = std::max(s.options.max_outputs, std::min(s.options.parallel, s.options.chunk));
 

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "backends/cuda.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -12,15 +14,23 @@ namespace {
 
 using namespace cuda;
 
+// FORGE_CUDA_TENSOR=0: products of many rows in f32, to compare and to debug.
+bool tensor_cores() {
+    const char* value = std::getenv("FORGE_CUDA_TENSOR");
+    return !value || *value != '0';
+}
+
 class CudaBackend final : public gpu::GpuBackend {
   public:
     explicit CudaBackend(int ordinal) : context_(std::make_shared<GpuContext>(ordinal)), weights_(std::make_shared<Weights>(context_)) {
         std::string reason;
         if (!nvrtc_available(&reason)) fail(ErrorKind::unsupported, "{}", reason);
         limits_.cores = context_->multiprocessors();
+        if (tensor_cores()) limits_.tensor = context_->capability() == 90 ? gpu::Tensor::wgmma : context_->capability() >= 80 ? gpu::Tensor::mma_sync : gpu::Tensor::none;
     }
     BackendLimits limits() const override {
-        return {fmt::format("CUDA {} (compute capability {}.{})", context_->name(), context_->capability() / 10, context_->capability() % 10), 1, context_->free_memory()};
+        return {fmt::format("CUDA {} (compute capability {}.{})", context_->name(), context_->capability() / 10, context_->capability() % 10), 1, context_->free_memory(),
+                limits_.tensor == gpu::Tensor::none ? 512 : 2048};
     }
     std::shared_ptr<Cache> create_cache(std::span<const CacheLayer> layers, int slots, int capacity, DType type) override {
         return std::make_shared<CudaCache>(context_, gpu::GpuCacheLayout(layers, slots, capacity, type));

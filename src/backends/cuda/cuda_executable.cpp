@@ -40,6 +40,11 @@ CudaExecutable::CudaExecutable(std::shared_ptr<GpuContext> context, const Progra
         check(d.to_device(ropes_.back().at(), angles.data(), angles.size() * 4, context_->stream()), "copy rope tables");
         context_->synchronize();
     }
+    for (const std::vector<float>& values : bound.constants) {
+        constants_.emplace_back(context_, values.size() * 4);
+        check(d.to_device(constants_.back().at(), values.data(), values.size() * 4, context_->stream()), "copy constants");
+    }
+    context_->synchronize();
     load_code(bound);
     for (const gpu::GpuLaunch& launch : bound.launches) {
         CallLaunch out{{}, launch.output_rows, launch.source};
@@ -104,6 +109,7 @@ Pointer CudaExecutable::address(const gpu::Buffer& b, std::span<const Weight> we
         case gpu::Place::scratch: return scratch_.at(b.offset);
         case gpu::Place::plane: return weights_->plane(weights[static_cast<std::size_t>(b.index)], b.plane);
         case gpu::Place::rope: return ropes_[static_cast<std::size_t>(b.index)].at();
+        case gpu::Place::constants: return constants_[static_cast<std::size_t>(b.index)].at();
         case gpu::Place::cache: return cache_->at(b.offset);
     }
     fail(ErrorKind::internal, "a GPU buffer has no place");
@@ -114,6 +120,9 @@ CudaExecutable::Call CudaExecutable::make_call(const gpu::BoundKernel& kernel, s
     call.function = functions_.at(kernel.kernel.name);
     call.threads = static_cast<unsigned>(kernel.kernel.threads);
     call.grid = kernel.kernel.grid;
+    call.shared_bytes = static_cast<unsigned>(kernel.kernel.dynamic_bytes());
+    if (call.shared_bytes > 0)
+        check(context_->driver().function_attribute(call.function, kDynamicShared, static_cast<int>(call.shared_bytes)), "give a kernel its shared memory");
     for (const gpu::Buffer& b : kernel.buffers) call.pointers.push_back(address(b, weights));
     for (Pointer& p : call.pointers) call.arguments.push_back(&p);
     return call;
@@ -125,7 +134,7 @@ void CudaExecutable::launch(const Call& call, const StepRows& step, int parts, b
     LaunchAttribute attribute{};
     attribute.id = kDependentLaunch;
     attribute.value.number = 1;
-    const LaunchConfig config{grid.x, grid.y, grid.z, call.threads, 1, 1, 0, context_->stream(), &attribute, dependent ? 1u : 0u};
+    const LaunchConfig config{grid.x, grid.y, grid.z, call.threads, 1, 1, call.shared_bytes, context_->stream(), &attribute, dependent ? 1u : 0u};
     check(context_->driver().launch(&config, call.function, const_cast<void**>(call.arguments.data()), nullptr), "launch a kernel");
 }
 

@@ -25,7 +25,7 @@ class CudaExecutable final : public Executable {
   private:
     struct Call {
         Function function = nullptr;
-        unsigned threads = 0;
+        unsigned threads = 0, shared_bytes = 0;
         gpu::Grid grid;
         std::vector<Pointer> pointers;
         std::vector<void*> arguments;     // addresses of the pointers
@@ -50,7 +50,7 @@ class CudaExecutable final : public Executable {
     std::vector<Module> modules_;
     std::map<std::string, Function> functions_;   // by entry point
     Memory arena_, scratch_, record_;
-    std::vector<Memory> ropes_;
+    std::vector<Memory> ropes_, constants_;
     PinnedMemory host_record_, host_logits_;
     std::vector<CallLaunch> launches_;
     std::map<GraphKey, GraphExec> graphs_;

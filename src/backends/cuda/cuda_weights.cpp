@@ -11,19 +11,22 @@ namespace {
 
 constexpr std::size_t kStaging = 32u << 20;
 
-struct Wanted { const std::byte* data; std::size_t bytes; std::uint64_t offset; };
+struct Wanted { const std::byte* data; std::size_t bytes; std::uint64_t offset; bool first; };
 
 }  // namespace
 
 void Weights::upload(const gpu::GpuProgram& program, std::span<const Weight> weights) {
     std::vector<Wanted> wanted;
     std::uint64_t total = 0;
-    gpu::for_each_plane(program, weights, [&](const Weight& w, int plane) {
-        const std::byte* data = gpu::plane_of(w, plane).data;
+    gpu::for_each_plane(program, weights, [&](std::span<const Weight> stacked, int plane) {
+        const std::byte* data = gpu::plane_of(stacked[0], plane).data;
         if (planes_.count(data)) return;
-        wanted.push_back({data, gpu::plane_bytes(w, plane), total});
         planes_[data] = 0;
-        total += (wanted.back().bytes + 255) / 256 * 256;
+        for (const Weight& w : stacked) {
+            wanted.push_back({gpu::plane_of(w, plane).data, gpu::plane_bytes(w, plane), total, &w == &stacked[0]});
+            total += stacked.size() > 1 ? gpu::expert_stride(w, plane) : wanted.back().bytes;
+        }
+        total = (total + 255) / 256 * 256;
     });
     if (wanted.empty()) return;
     blocks_.emplace_back(context_, total);
@@ -35,7 +38,7 @@ void Weights::upload(const gpu::GpuProgram& program, std::span<const Weight> wei
     Progress progress("weights to the GPU", total);
     int turn = 0;
     for (const Wanted& w : wanted) {
-        planes_[w.data] = base + w.offset;
+        if (w.first) planes_[w.data] = base + w.offset;
         for (std::size_t at = 0; at < w.bytes; at += kStaging, turn ^= 1) {
             const std::size_t n = std::min(kStaging, w.bytes - at);
             // This half is free once its last copy is done; the other one may still be under way.

@@ -49,6 +49,7 @@ void load(Loaded& out) {
     find(d.module_load, "cuModuleLoadData");
     find(d.module_unload, "cuModuleUnload");
     find(d.module_function, "cuModuleGetFunction");
+    find(d.function_attribute, "cuFuncSetAttribute");
     find(d.launch, "cuLaunchKernelEx");
     find(d.stream_create, "cuStreamCreate");
     find(d.stream_destroy, "cuStreamDestroy_v2");

@@ -37,6 +37,8 @@ inline constexpr int kDependentLaunch = 6;   // "programmatic stream serializati
 
 // Device attributes.
 enum { kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76 };
+// Function attributes.
+enum { kDynamicShared = 8 };
 
 struct Driver {
     Result (*init)(unsigned flags);
@@ -60,6 +62,7 @@ struct Driver {
     Result (*module_load)(Module* module, const void* image);
     Result (*module_unload)(Module module);
     Result (*module_function)(Function* function, Module module, const char* name);
+    Result (*function_attribute)(Function function, int attribute, int value);
     Result (*launch)(const LaunchConfig* config, Function function, void** parameters, void** extra);
     Result (*stream_create)(Stream* stream, unsigned flags);
     Result (*stream_destroy)(Stream stream);

@@ -86,7 +86,8 @@ std::vector<char> compile(const std::string& source, int capability) {
         ~Owner() { if (program) nvrtc().destroy(&program); }
     } owner;
     if (n.create(&owner.program, source.c_str(), "kernels.cu", 0, nullptr, nullptr) != 0) fail(ErrorKind::internal, "the GPU compiler did not take the kernels");
-    const std::string architecture = fmt::format("--gpu-architecture=sm_{}", capability);
+    // sm_90a: wgmma is of that architecture alone.
+    const std::string architecture = fmt::format("--gpu-architecture=sm_{}{}", capability, capability == 90 ? "a" : "");
     // Nothing may be contracted or reordered: fusion is written as fma().
     const char* options[] = {architecture.c_str(), "--std=c++14", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"};
     const int result = n.compile(owner.program, static_cast<int>(std::size(options)), options);

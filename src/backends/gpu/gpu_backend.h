@@ -20,9 +20,8 @@ class GpuBackend : public Backend {
     std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity, DType) const final {
         return gpu::attention_partial_bytes(rows, heads, head_dim, capacity);
     }
-    // Experts have no GPU kernels yet; binding says so.
-    std::uint64_t expert_packed_bytes(const Weight&, int, int, int, DType) const final { return 0; }
-    std::uint64_t group_bytes(int, int, int) const final { return 0; }
+    std::uint64_t expert_packed_bytes(const Weight&, int, int, int, DType) const final { return 0; }   // products gather their rows
+    std::uint64_t group_bytes(int experts, int per_token, int rows) const final { return 4 * gpu::group_table_words(experts, per_token, rows); }
 
   protected:
     Limits limits_;

@@ -44,7 +44,8 @@ class Binder {
             {"embed", &Binder::embed_}, {"norm", &Binder::norm_}, {"matvec", &Binder::matvec_}, {"pack", &Binder::pack_}, {"gemm", &Binder::gemm_},
             {"add", &Binder::add_}, {"qk_prepare", &Binder::qk_prepare_}, {"attention_decode", &Binder::attention_}, {"attention_combine", &Binder::attention_},
             {"attention_prefill", &Binder::attention_}, {"act_mul", &Binder::act_mul_}, {"take_rows", &Binder::take_rows_}, {"scale", &Binder::scale_},
-            {"head_gate", &Binder::head_gate_}, {"conv", &Binder::conv_}, {"delta", &Binder::delta_}, {"gated_norm", &Binder::gated_norm_}};
+            {"head_gate", &Binder::head_gate_}, {"conv", &Binder::conv_}, {"delta", &Binder::delta_}, {"gated_norm", &Binder::gated_norm_}, {"route", &Binder::route_},
+            {"group", &Binder::group_}, {"expert_matvec", &Binder::experts_}, {"expert_gemm", &Binder::experts_}, {"combine", &Binder::combine_}};
         const auto it = table.find(launch_->kernel);
         if (it == table.end())
             fail(ErrorKind::unsupported, "the operation '{}' of this model has no GPU kernel yet; run it with --device cpu", launch_->kernel);
@@ -64,6 +65,7 @@ class Binder {
     // ---- binding
     Buffer buffer_of(const std::string& name) const {
         if (name == "step") return {};
+        if (name == "globals") return {Place::constants, static_cast<int>(out_.constants.size()) - 1};
         if (name == "rope_angles") return {Place::rope, rope_at_.at(launch_->operand("rope").buffer.offset)};
         const auto dot = name.find('.');
         const Operand& o = launch_->operand(std::string_view(name).substr(0, dot));
@@ -75,7 +77,8 @@ class Binder {
             case Space::delta_state: return {Place::cache, 0, 0, cache_.delta(o.buffer.index)};
             case Space::weight: {
                 const auto plane = std::find(std::begin(kPlaneNames), std::end(kPlaneNames), std::string_view(name).substr(dot + 1));
-                return {Place::plane, o.buffer.index, static_cast<int>(plane - std::begin(kPlaneNames)), 0};
+                const bool experts = launch_->kernel.rfind("expert_", 0) == 0;
+                return {Place::plane, o.buffer.index, static_cast<int>(plane - std::begin(kPlaneNames)), 0, experts ? integer("experts") : 1};
             }
             case Space::table: break;
         }
@@ -170,7 +173,18 @@ class Binder {
         n.y = "packed";
         one(out, norm(common_, n));
     }
-    void gemm_(GpuLaunch& out) { one(out, gemm(common_, matmul_shape())); }
+    void gemm_(GpuLaunch& out) {
+        const MatvecShape s = matmul_shape();
+        if (!tensor_fits(common_, s)) return one(out, gemm(common_, s));
+        // A tile for every doubling of the rows; any gives the same bits.
+        for (int rows = 16, most = integer("max_rows");; rows *= 2) {
+            const TensorTile tile = choose_tensor_tile(common_, s, std::min(rows, most));
+            BoundKernel kernel = bound(gemm_tensor(common_, s, tile));
+            if (!out.variants.empty() && out.variants.back().kernels[0].kernel.name == kernel.kernel.name) out.variants.back().max_rows = std::min(rows, most);
+            else out.variants.push_back({std::min(rows, most), {std::move(kernel)}});
+            if (rows >= most) break;
+        }
+    }
     void add_(GpuLaunch& out) { one(out, add(common_, integer("width"))); }
     void scale_(GpuLaunch& out) { one(out, scale(common_, integer("width"), number("factor"), has("weight"))); }
     void act_mul_(GpuLaunch& out) {
@@ -196,6 +210,43 @@ class Binder {
         one(out, delta(common_, s));
     }
     void gated_norm_(GpuLaunch& out) { one(out, gated_norm(common_, integer("heads"), integer("width"), number("eps"))); }
+    void route_(GpuLaunch& out) {
+        RouteShape s;
+        s.experts = integer("experts");
+        s.per_token = integer("k");
+        s.normalise = integer("normalise") != 0;
+        s.round_weights = integer("round_weights") != 0;
+        s.scaled = has("expert_scale");
+        s.logit_scale = number("logit_scale");
+        one(out, route(common_, s));
+    }
+    void group_(GpuLaunch& out) { one(out, group(common_, integer("experts"), integer("k"))); }
+    void experts_(GpuLaunch& out) {
+        ExpertShape s;
+        s.w = weight("weight");
+        s.w2 = weight("weight2");
+        s.experts = integer("experts");
+        s.per_token = integer("k");
+        s.per_choice = integer("x_per_pair") != 0;
+        s.act = static_cast<ActKind>(integer("activation"));
+        std::vector<float> globals;
+        for (const Weight* w : {s.w, s.w2})
+            for (int e = 0; w && e < s.experts; ++e) {
+                globals.push_back(w[e].global_scale);
+                s.scaled = s.scaled || w[e].global_scale != w->global_scale;
+            }
+        if (s.scaled) out_.constants.push_back(std::move(globals));
+        one(out, launch_->kernel == "expert_matvec" ? expert_matvec(common_, s) : expert_gemm(common_, s));
+    }
+    void combine_(GpuLaunch& out) {
+        CombineShape s;
+        s.per_token = integer("k");
+        s.width = integer("width");
+        s.experts = integer("experts");
+        s.table = has("table");
+        s.shared = has("shared");
+        one(out, combine(common_, s));
+    }
     AttentionShape attention_shape() const {
         AttentionShape s;
         s.n_heads = integer("n_heads");
@@ -224,6 +275,7 @@ class Binder {
         s.window = integer("window");
         one(out, launch_->kernel == "attention_decode"    ? attention_decode(common_, s)
                  : launch_->kernel == "attention_combine" ? attention_combine(common_, s)
+                 : flash_fits(common_, s)                 ? attention_flash(common_, s)
                                                           : attention_prefill(common_, s));
     }
 

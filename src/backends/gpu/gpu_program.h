@@ -19,6 +19,7 @@ enum class Place : std::uint8_t {
     scratch,     // offset in the memory for normed rows
     plane,       // a weight's plane: index = weight, plane = which
     rope,        // angles of every position: index into GpuProgram::ropes
+    constants,   // index into GpuProgram::constants
     cache,       // offset in the cache's memory
 };
 enum PlaneIndex { plane_codes, plane_high, plane_scales, plane_offsets, plane_super_scales, plane_super_mins };
@@ -27,6 +28,7 @@ struct Buffer {
     Place place = Place::step;
     int index = 0, plane = 0;
     std::uint64_t offset = 0;
+    int stacked = 1;    // plane: so many weights from `index` on, one after the other
 };
 
 struct BoundKernel {
@@ -53,6 +55,7 @@ struct RopeAngles { std::vector<float> inv_freq; int half; float scale; };
 struct GpuProgram {
     std::vector<GpuLaunch> launches;
     std::vector<RopeAngles> ropes;
+    std::vector<std::vector<float>> constants;
     std::uint64_t scratch_bytes = 0;
 
     std::vector<Kernel> kernels() const;
@@ -68,14 +71,15 @@ std::vector<float> rope_angles(const RopeAngles& rope, int capacity, DType type)
 const Plane& plane_of(const Weight& weight, int plane);
 std::size_t plane_bytes(const Weight& weight, int plane);
 
-// Calls fn(weight, plane) for every plane that a program's kernels read, as often as they name it.
+// Calls fn(weights, plane) for every plane that a program's kernels read, as often as they name it; several weights
+// are experts, which must lie gpu::expert_stride() bytes from one to the next.
 template <typename Fn>
 void for_each_plane(const GpuProgram& program, std::span<const Weight> weights, Fn&& fn) {
     for (const GpuLaunch& launch : program.launches)
         for (const Variant& variant : launch.variants)
             for (const BoundKernel& kernel : variant.kernels)
                 for (const Buffer& b : kernel.buffers)
-                    if (b.place == Place::plane) fn(weights[static_cast<std::size_t>(b.index)], b.plane);
+                    if (b.place == Place::plane) fn(weights.subspan(static_cast<std::size_t>(b.index), static_cast<std::size_t>(b.stacked)), b.plane);
 }
 
 }  // namespace forge::gpu

@@ -20,7 +20,12 @@ MetalExecutable::MetalExecutable(std::shared_ptr<Device> device, const Program& 
         ropes_.push_back(device_->allocate(angles.size() * sizeof(float)));
         std::memcpy(ropes_.back()->contents(), angles.data(), angles.size() * sizeof(float));
     }
+    for (const std::vector<float>& values : bound.constants) {
+        constants_.push_back(device_->allocate(values.size() * sizeof(float)));
+        std::memcpy(constants_.back()->contents(), values.data(), values.size() * sizeof(float));
+    }
     device_->make_resident(ropes_);
+    device_->make_resident(constants_);
     for (const auto& buffer : {arena_, scratch_, record_}) device_->make_resident({&buffer, 1});
 
     const std::vector<gpu::Kernel> kernels = bound.kernels();
@@ -56,6 +61,7 @@ Binding MetalExecutable::binding(const gpu::Buffer& b, std::span<const Weight> w
         case gpu::Place::scratch: return {scratch_.get(), b.offset};
         case gpu::Place::plane: return weights_->plane(weights[static_cast<std::size_t>(b.index)], b.plane);
         case gpu::Place::rope: return {ropes_[static_cast<std::size_t>(b.index)].get(), 0};
+        case gpu::Place::constants: return {constants_[static_cast<std::size_t>(b.index)].get(), 0};
         case gpu::Place::cache: return {cache_->buffer(), b.offset};
     }
     fail(ErrorKind::internal, "a GPU buffer has no place");

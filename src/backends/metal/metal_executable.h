@@ -36,7 +36,7 @@ class MetalExecutable final : public Executable {
     std::shared_ptr<Weights> weights_;
     std::shared_ptr<MetalCache> cache_;
     std::shared_ptr<Buffer> arena_, scratch_, record_;
-    std::vector<std::shared_ptr<Buffer>> ropes_;
+    std::vector<std::shared_ptr<Buffer>> ropes_, constants_;
     std::vector<CallLaunch> launches_;
     std::vector<LaunchTime> timings_;
     BufferRef logits_;

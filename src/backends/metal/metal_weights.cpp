@@ -19,10 +19,17 @@ constexpr std::size_t kGap = 4u << 20;
 
 void Weights::bind(const gpu::GpuProgram& program, std::span<const Weight> weights) {
     std::vector<Range> to_map, to_copy;
-    gpu::for_each_plane(program, weights, [&](const Weight& w, int plane) {
+    gpu::for_each_plane(program, weights, [&](std::span<const Weight> stacked, int plane) {
+        const Weight& w = stacked[0];
         const std::byte* data = gpu::plane_of(w, plane).data;
         if (!planes_.emplace(data, Binding{nullptr, 0}).second) return;
-        const std::size_t bytes = gpu::plane_bytes(w, plane);
+        std::size_t bytes = gpu::plane_bytes(w, plane);
+        if (stacked.size() > 1) {   // experts that follow each other in memory are bound as one
+            const std::size_t stride = gpu::expert_stride(w, plane);
+            for (std::size_t e = 0; e < stacked.size(); ++e)
+                if (gpu::plane_of(stacked[e], plane).data != data + e * stride) return stack(stacked, plane);
+            bytes = (stacked.size() - 1) * stride + bytes;
+        }
         const bool aligned = reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
         if (!aligned && bytes >= kMapped) log_info("{}: {} are copied for the GPU, because they are not aligned", w.name, format_bytes(bytes));
         (aligned && bytes >= kMapped ? to_map : to_copy).push_back({data, data + bytes});
@@ -67,6 +74,17 @@ void Weights::copy(const std::vector<Range>& ranges) {
         at += (bytes + 255) / 256 * 256;
     }
     copied_ += total;
+    device_->make_resident({&buffers_.back(), 1});
+}
+
+// Experts that do not lie one after the other: copied so.
+void Weights::stack(std::span<const Weight> stacked, int plane) {
+    const std::size_t stride = gpu::expert_stride(stacked[0], plane);
+    buffers_.push_back(device_->allocate(stride * stacked.size()));
+    for (std::size_t e = 0; e < stacked.size(); ++e)
+        std::memcpy(buffers_.back()->contents() + e * stride, gpu::plane_of(stacked[e], plane).data, gpu::plane_bytes(stacked[e], plane));
+    planes_[gpu::plane_of(stacked[0], plane).data] = {buffers_.back().get(), 0};
+    copied_ += stride * stacked.size();
     device_->make_resident({&buffers_.back(), 1});
 }
 

@@ -25,6 +25,7 @@ class Weights {
     struct Range { const std::byte *low, *high; };
     void map(std::vector<Range> ranges);
     void copy(const std::vector<Range>& ranges);
+    void stack(std::span<const Weight> stacked, int plane);
 
     std::shared_ptr<Device> device_;
     std::vector<std::shared_ptr<Buffer>> buffers_;

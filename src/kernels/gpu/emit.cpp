@@ -15,6 +15,8 @@ std::string c_name(std::string name) {
     return name;
 }
 
+std::size_t array_bytes(const Array& a) { return (static_cast<std::size_t>(a.count) * (a.type == "uint4" ? 16 : 4) + 15) / 16 * 16; }
+
 std::string metal_entry(const Kernel& k) {
     std::string s = fmt::format("[[max_total_threads_per_threadgroup({})]] kernel void {}(", k.threads, k.name);
     int index = 0;
@@ -33,7 +35,16 @@ std::string cuda_entry(const Kernel& k) {
         separator = ", ";
     }
     s += ") {\n";
-    for (const Array& a : k.arrays) s += fmt::format("    __shared__ {} {}[{}];\n", a.type, a.name, a.count);
+    if (k.dynamic_bytes() == 0) {
+        for (const Array& a : k.arrays) s += fmt::format("    __shared__ {} {}[{}];\n", a.type, a.name, a.count);
+    } else {
+        s += "    extern __shared__ uint4 fk_memory[];\n";
+        std::size_t at = 0;
+        for (const Array& a : k.arrays) {
+            s += fmt::format("    {}* {} = ({}*)(fk_memory + {});\n", a.type, a.name, a.type, at / 16);
+            at += array_bytes(a);
+        }
+    }
     return s + "    fk::Ids id = fk::this_thread();\n" + k.body + "}\n";
 }
 
@@ -41,9 +52,11 @@ std::string cuda_entry(const Kernel& k) {
 
 std::size_t Kernel::threadgroup_bytes() const {
     std::size_t bytes = 0;
-    for (const Array& a : arrays) bytes = (bytes + 15) / 16 * 16 + static_cast<std::size_t>(a.count) * (a.type == "uint4" ? 16 : 4);
+    for (const Array& a : arrays) bytes += array_bytes(a);
     return bytes;
 }
+
+std::size_t Kernel::dynamic_bytes() const { return threadgroup_bytes() > 48 * 1024 ? threadgroup_bytes() : 0; }
 
 std::size_t step_words(int max_rows) { return 8 + 4 * static_cast<std::size_t>(max_rows); }
 
@@ -62,8 +75,8 @@ void write_step(const StepRows& step, int max_rows, std::int32_t* words) {
 
 GridSize grid_size(const Grid& grid, const StepRows& step) {
     GridSize size{static_cast<unsigned>(grid.x), 1, 1};
-    const int rows = grid.output_rows ? step.outputs : step.m;
-    if (grid.rows_per_group > 0) size.y = static_cast<unsigned>((rows + grid.rows_per_group - 1) / grid.rows_per_group);
+    const int rows = (grid.output_rows ? step.outputs : step.m) * grid.per_row;
+    if (grid.rows_per_group > 0) size.y = static_cast<unsigned>((rows + grid.rows_per_group - 1) / grid.rows_per_group + std::min(rows, grid.groups));
     if (grid.part_size > 0) {
         int parts = 1;
         for (int i = 0; i < step.m; ++i) {
@@ -77,7 +90,9 @@ GridSize grid_size(const Grid& grid, const StepRows& step) {
 
 std::string source(Target target, std::span<const Kernel> kernels) {
     std::string s(target == Target::metal ? text::prelude_metal : text::prelude_cuda);
-    for (const std::string_view t : {text::types, text::rows, text::formats, text::matvec, text::gemm, text::attention, text::delta}) s += t;
+    for (const std::string_view t : {text::types, text::rows, text::formats, text::matvec, text::gemm, text::attention, text::delta, text::experts}) s += t;
+    if (target == Target::cuda)
+        for (const std::string_view t : {text::tensor, text::flash}) s += t;
     std::set<std::string> emitted;
     for (const Kernel& k : kernels)
         if (emitted.insert(k.name).second) s += target == Target::metal ? metal_entry(k) : cuda_entry(k);

@@ -75,14 +75,15 @@ std::string describe(const char* what, const Shape& s) {
     return fmt::format("{} {}:{} x {} window {} softcap {} {}", what, s.heads, s.kv, s.head_dim, s.window, s.softcap, name_of(s.type));
 }
 
-GpuCase attention_case(const Shape& s, bool prefill) {
+GpuCase attention_case(const Shape& s, bool prefill, bool flash = false) {
     const int max_rows = rows_of(s).step().m;
     const gpu::Common c = common(s.type, max_rows);
     const gpu::AttentionShape g = shape_of(s);
     std::vector<gpu::Kernel> kernels;
-    if (prefill) kernels = {gpu::attention_prefill(c, g)};
+    if (flash) kernels = {gpu::attention_flash(c, g)};
+    else if (prefill) kernels = {gpu::attention_prefill(c, g)};
     else kernels = {gpu::attention_decode(c, g), gpu::attention_combine(c, g)};
-    return {describe(prefill ? "prefill" : "decode", s), kernels, [=](GpuDevice& device, int order) {
+    return {describe(flash ? "flash" : prefill ? "prefill" : "decode", s), kernels, [=](GpuDevice& device, int order) {
                 const Rows rows = rows_of(s);
                 const std::size_t count = static_cast<std::size_t>(max_rows * s.heads * s.head_dim);
                 Caches caches(s, true);
@@ -184,6 +185,26 @@ GpuCase prepare_case(const Shape& s, const Prepare& o) {
 }
 
 }  // namespace
+
+// Runs of several sequences, in one tile and over many, from any position; unwritten keys are NaN in the runs of 0.
+std::vector<GpuCase> flash_cases(bool full) {
+    std::vector<GpuCase> cases;
+    for (const DType type : {DType::bf16, DType::f16})
+        for (Shape s : std::vector<Shape>{{9, 3, 64}, {8, 1, 128}, {16, 2, 32}, {4, 4, 16}, {7, 1, 80}, {2, 1, 256}, {6, 2, 96}}) {
+            if (!full && type == DType::f16 && s.head_dim > 64) continue;
+            s.type = type;
+            s.rows = {{1, 130, 9}, {0, 0, 3}};
+            cases.push_back(attention_case(s, true, true));
+            s.rows = {{0, 0, 150}, {2, 63, 70}, {1, 200, 1}, {1, 202, 1}};
+            cases.push_back(attention_case(s, true, true));
+        }
+    Shape s{6, 2, 32, 40, 0, DType::bf16, {{1, 150, 100}, {0, 10, 2}}};
+    cases.push_back(attention_case(s, true, true));
+    s.softcap = 3;
+    s.type = DType::f16;
+    cases.push_back(attention_case(s, true, true));
+    return cases;
+}
 
 std::vector<GpuCase> attention_cases(bool full) {
     std::vector<GpuCase> cases;

@@ -25,7 +25,11 @@ struct GpuCase {
 std::vector<GpuCase> row_cases(bool full);
 std::vector<GpuCase> matvec_cases(bool full);
 std::vector<GpuCase> gemm_cases(bool full);
+std::vector<GpuCase> tensor_cases(bool full);   // NVIDIA's tensor cores
+std::vector<GpuCase> flash_cases(bool full);    // likewise
 std::vector<GpuCase> attention_cases(bool full);
+std::vector<GpuCase> expert_cases(bool full);
+std::vector<GpuCase> expert_tensor_cases(bool full);   // likewise
 std::vector<GpuCase> delta_cases(bool full);
 
 // got against wanted: within `ulps` roundings of T, or `part` of the largest wanted value. NaN anywhere fails.

@@ -10,6 +10,8 @@ TEST_P(GpuKernels, MatchThePlainKernels) {
     std::string reason;
     const std::unique_ptr<GpuDevice> device = make_gpu_device(&reason);
     if (!device) GTEST_SKIP() << reason;
+    const std::string_view family = GetParam().first;
+    if (!device->tensor() && (family == "tensor" || family == "flash" || family == "expert_tensor")) GTEST_SKIP() << "for NVIDIA's tensor cores";
     const std::vector<GpuCase> cases = GetParam().second(long_tests());
     std::vector<gpu::Kernel> kernels;
     for (const GpuCase& c : cases) kernels.insert(kernels.end(), c.kernels.begin(), c.kernels.end());
@@ -28,7 +30,9 @@ TEST_P(GpuKernels, MatchThePlainKernels) {
 
 INSTANTIATE_TEST_SUITE_P(All, GpuKernels,
                          testing::Values(std::make_pair("rows", &row_cases), std::make_pair("matvec", &matvec_cases), std::make_pair("gemm", &gemm_cases),
-                                         std::make_pair("attention", &attention_cases), std::make_pair("delta", &delta_cases)),
+                                         std::make_pair("tensor", &tensor_cases),
+                                         std::make_pair("attention", &attention_cases), std::make_pair("flash", &flash_cases), std::make_pair("delta", &delta_cases), std::make_pair("experts", &expert_cases),
+                                         std::make_pair("expert_tensor", &expert_tensor_cases)),
                          [](const auto& info) { return std::string(info.param.first); });
 
 }  // namespace

@@ -1,6 +1,11 @@
 // Kernels as CUDA C++ on a real GPU, or, where there is none, compiled by NVRTC alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "base/error.h"
 #include "device.h"
 #include "driver.h"
 #include "nvrtc.h"
@@ -23,13 +28,34 @@ class CudaDevice final : public GpuDevice {
         d_->device_attribute(&minor, cuda::kComputeMinor, device);
         capability_ = major * 10 + minor;
     }
+    // In shares, a thread each: the compiler is slow.
     void compile(const std::vector<gpu::Kernel>& kernels) override {
-        const std::vector<char> code = cuda::compile(gpu::source(gpu::Target::cuda, kernels), capability_);
-        if (d_) cuda::check(d_->module_load(&module_, code.data()), "load the kernels");
+        const std::size_t shares = std::min<std::size_t>(kernels.size(), std::max(1u, std::thread::hardware_concurrency()));
+        std::vector<std::vector<char>> code(shares);
+        std::vector<std::string> errors(shares);
+        std::vector<std::thread> threads;
+        for (std::size_t i = 0; i < shares; ++i)
+            threads.emplace_back([&, i] {
+                std::vector<gpu::Kernel> share;
+                for (std::size_t k = i; k < kernels.size(); k += shares) share.push_back(kernels[k]);
+                try {
+                    code[i] = cuda::compile(gpu::source(gpu::Target::cuda, share), capability_);
+                } catch (const Error& e) {
+                    errors[i] = e.what();
+                }
+            });
+        for (std::thread& t : threads) t.join();
+        for (const std::string& e : errors) ASSERT_EQ(e, "");
+        functions_.clear();
+        if (!d_) return;
+        for (std::size_t i = 0; i < shares; ++i) {
+            cuda::Module module = nullptr;
+            cuda::check(d_->module_load(&module, code[i].data()), "load the kernels");
+            for (std::size_t k = i; k < kernels.size(); k += shares) cuda::check(d_->module_function(&functions_[kernels[k].name], module, kernels[k].name.c_str()), "find a kernel");
+        }
     }
     std::string run(const gpu::Kernel& kernel, Bindings& bindings, const StepRows& step, int max_rows, int) override {
-        cuda::Function function = nullptr;
-        cuda::check(d_->module_function(&function, module_, kernel.name.c_str()), "find a kernel");
+        const cuda::Function function = functions_.at(kernel.name);
         std::vector<std::int32_t> record(gpu::step_words(max_rows), -1);
         gpu::write_step(step, max_rows, record.data());
         // Buffers that several parameters share are one on the device too.
@@ -56,7 +82,9 @@ class CudaDevice final : public GpuDevice {
         std::vector<void*> arguments;
         for (const std::size_t i : which) arguments.push_back(&copies[i].device);
         const gpu::GridSize grid = gpu::grid_size(kernel.grid, step);
-        cuda::LaunchConfig config{grid.x, grid.y, grid.z, static_cast<unsigned>(kernel.threads), 1, 1, 0, stream_, nullptr, 0};
+        const auto dynamic = static_cast<unsigned>(kernel.dynamic_bytes());
+        if (dynamic > 0) cuda::check(d_->function_attribute(function, cuda::kDynamicShared, static_cast<int>(dynamic)), "give shared memory");
+        cuda::LaunchConfig config{grid.x, grid.y, grid.z, static_cast<unsigned>(kernel.threads), 1, 1, dynamic, stream_, nullptr, 0};
         cuda::check(d_->launch(&config, function, arguments.data(), nullptr), "launch a kernel");
         for (const Copy& c : copies)
             if (c.written) cuda::check(d_->to_host(c.host, c.device, c.bytes, stream_), "copy back");
@@ -65,11 +93,12 @@ class CudaDevice final : public GpuDevice {
         return "";
     }
     int orders() const override { return d_ ? 1 : 0; }   // without a GPU: compiled only
+    bool tensor() const override { return true; }
 
   private:
     const cuda::Driver* d_;
     cuda::Stream stream_ = nullptr;
-    cuda::Module module_ = nullptr;
+    std::map<std::string, cuda::Function> functions_;
     int capability_ = 90;
 };
 

@@ -43,6 +43,8 @@ class GpuDevice {
     // Runs one and returns findings, empty when clean. `order` permutes the order of lanes where that can be done.
     virtual std::string run(const gpu::Kernel& kernel, Bindings& bindings, const StepRows& step, int max_rows, int order) = 0;
     virtual int orders() const = 0;
+    // Whether kernels for NVIDIA's tensor cores are valid here.
+    virtual bool tensor() const { return false; }
 };
 
 // Null with a reason when there is none here. Which one a test program has is a matter of what is linked.

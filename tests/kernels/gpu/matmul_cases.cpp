@@ -15,7 +15,26 @@ struct Shape {
     ActKind act = ActKind::silu;
     float softcap = 0;
     bool fast = true;
+    gpu::Tensor tensor = gpu::Tensor::none;
+    gpu::TensorTile tile{};
 };
+
+// Matrix units take weights rounded to T: the same matrix in f32, with every element rounded.
+std::shared_ptr<Weight> rounded_weight(const Weight& w, DType type) {
+    const auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(w.rows * w.cols));
+    Weight plain = w;
+    plain.global_scale = 1;   // acts on the sums
+    for (std::int64_t r = 0; r < w.rows; ++r) decode_row(plain, r, values->data() + r * w.cols);
+    for (float& v : *values) v = rounded(type, v);
+    const auto out = std::make_shared<Weight>();
+    out->name = w.name;
+    out->rows = w.rows;
+    out->cols = w.cols;
+    out->codes = {reinterpret_cast<const std::byte*>(values->data()), static_cast<std::size_t>(w.cols) * 4};
+    out->global_scale = w.global_scale;
+    out->owner = values;
+    return out;
+}
 
 // Columns for a format: about `wanted`, a multiple of what it needs.
 int columns(const NamedFormat& f, int wanted) {
@@ -43,8 +62,11 @@ GpuCase matmul_case(const NamedFormat& format, Shape s, bool matrix) {
     const int max_rows = std::max(s.rows, 9);
     gpu::Common c = common(s.type, max_rows);
     c.limits.fast_codes = s.fast;
-    const gpu::Kernel k = matrix ? gpu::gemm(c, g) : gpu::matvec(c, g);
-    const std::string name = fmt::format("{} {} n {} k {} rows {} of {} {}", matrix ? "gemm" : "matvec", format.name, s.n, s.k, s.rows, s.variant, name_of(s.type));
+    c.limits.tensor = s.tensor;
+    const bool tensor = s.tensor != gpu::Tensor::none;
+    const gpu::Kernel k = tensor ? gpu::gemm_tensor(c, g, s.tile) : matrix ? gpu::gemm(c, g) : gpu::matvec(c, g);
+    const auto reference = tensor ? rounded_weight(*w, s.type) : w, reference2 = tensor ? rounded_weight(*w2, s.type) : w2;
+    const std::string name = fmt::format("{} {} n {} k {} rows {} of {} {}", tensor ? fmt::format("tensor {}x{}", s.tile.rows, s.tile.columns) : matrix ? "gemm" : "matvec", format.name, s.n, s.k, s.rows, s.variant, name_of(s.type));
     return {name, {k}, [=](GpuDevice& device, int order) {
                 const std::size_t inputs = static_cast<std::size_t>(s.rows) * static_cast<std::size_t>(s.k), count = static_cast<std::size_t>(s.rows) * static_cast<std::size_t>(s.n);
                 const DType out = s.f32_out ? DType::f32 : s.type;
@@ -54,8 +76,8 @@ GpuCase matmul_case(const NamedFormat& format, Shape s, bool matrix) {
                 for (float& v : norm) v += 1;
                 MatmulParams p;
                 p.type = s.type;
-                p.w = w.get();
-                p.w2 = two ? w2.get() : nullptr;
+                p.w = reference.get();
+                p.w2 = two ? reference2.get() : nullptr;
                 p.bias = s.bias ? bias.data() : nullptr;
                 p.bias2 = s.bias && two ? bias2.data() : nullptr;
                 p.x = x.data();
@@ -178,6 +200,79 @@ std::vector<GpuCase> gemm_cases(bool full) {
             s.rows = 33;
             cases.push_back(matmul_case(named(name), s, true));
         }
+    return cases;
+}
+
+// Every format and epilogue, every tile, ragged rows, columns and sums.
+std::vector<GpuCase> tensor_cases(bool full) {
+    std::vector<GpuCase> cases;
+    for (const gpu::Tensor tensor : {gpu::Tensor::mma_sync, gpu::Tensor::wgmma}) {
+        const auto tile_of = [&](const NamedFormat& f, DType type, std::size_t which) {
+            gpu::Common c = common(type, 9);
+            c.limits.tensor = tensor;
+            Weight w;
+            w.format = f.format;
+            w.cols = 64;
+            w.codes.stride = 128;
+            gpu::MatvecShape g;
+            g.w = &w;
+            const std::vector<gpu::TensorTile> tiles = gpu::tensor_tiles(c, g);
+            return tiles[which % tiles.size()];
+        };
+        std::size_t turn = 0;
+        const auto add = [&](const NamedFormat& f, Shape s) {
+            s.tensor = tensor;
+            s.tile = tile_of(f, s.type, turn++);
+            cases.push_back(matmul_case(f, s, true));
+        };
+        for (const NamedFormat& f : all_formats()) {
+            if (f.tiled || (!full && f.name.find("gguf") != 0 && f.name.find("mxfp8") == std::string::npos && f.name.find("/64 bf16") == std::string::npos)) continue;
+            for (const DType type : {DType::bf16, DType::f16}) {
+                if (type == DType::f16 && f.format.is_dense() && f.format.dense_type != DType::f16) continue;
+                Shape s;
+                s.type = type;
+                s.n = 37;
+                s.k = columns(f, f.format.is_dense() ? 200 : 416);
+                s.rows = 9;
+                add(f, s);
+                s.n = 300;
+                s.rows = 150;
+                s.f32_out = true;
+                add(f, s);
+            }
+        }
+        for (const char* name : {"gguf bf16", "gguf q4_0", "gguf q6_k"})
+            for (std::size_t which = 0; which < 4; ++which) {
+                const NamedFormat f = named(name);
+                const auto with = [&](auto change) {
+                    Shape s;
+                    s.n = 70 + static_cast<int>(which) * 90;
+                    s.k = columns(f, 600);
+                    s.rows = 65 + static_cast<int>(which) * 30;
+                    s.tensor = tensor;
+                    s.tile = tile_of(f, s.type, which);
+                    change(s);
+                    cases.push_back(matmul_case(f, s, true));
+                };
+                with([](Shape& t) { t.epilogue = Epilogue::add; });
+                with([](Shape& t) { t.epilogue = Epilogue::act_mul; });
+                with([](Shape& t) { t.epilogue = Epilogue::act_mul, t.act = ActKind::gelu_tanh, t.bias = true, t.n += 1; });
+                with([](Shape& t) { t.bias = true; });
+                with([](Shape& t) { t.f32_out = true, t.softcap = 5, t.outputs = true; });
+                with([](Shape& t) { t.n = 37; });
+            }
+        for (const int k : {8, 72, 1024, 1096}) {
+            Shape s;
+            s.k = k;
+            s.n = 260;
+            s.rows = 130;
+            for (std::size_t which = 0; which < 4; ++which) {
+                s.tensor = tensor;
+                s.tile = tile_of(named("gguf bf16"), s.type, which);
+                cases.push_back(matmul_case(named("gguf bf16"), s, true));
+            }
+        }
+    }
     return cases;
 }
 

@@ -177,6 +177,16 @@ template <int MAP, int PACK, int BITS, int GROUP, int ZERO, int SCALE, int OFFSE
         if (PACK == PACK_2_1) c |= ((q[LOW + e % 8] >> (4 * (u % 8) + e / 8)) & 1u) << 2;
         return c;
     }
+    // What element e of a unit means, but for its scale and offset. Codes of four and eight bits become floats
+    // by being put into a mantissa, exactly.
+    static FK_FN float element(THREAD const uint* q, uint u, uint e) {
+        if (MAP == MAP_INTEGER && PACK == PACK_STREAM && BITS == 4) {
+            const uint w = q[e / 8], at = e % 8 / 2, a = at == 0 ? w << 15 : at == 1 ? w << 7 : at == 2 ? w >> 1 : w >> 9;
+            return e % 2 == 0 ? as_f32(and_or(a, 0x00078000u, 0x43800000u)) - (float)(256 + ZERO) : as_f32(and_or(a, 0x00780000u, 0x41800000u)) - (float)(16 + ZERO);
+        }
+        if (MAP == MAP_INTEGER && PACK == PACK_STREAM && BITS == 8) return as_f32(byte_or(q[e / 4], e % 4, 0x4b000000u)) - (float)(8388608 + ZERO);
+        return value(code(q, u, e));
+    }
     static FK_FN float value(uint c) {
         if (MAP == MAP_INTEGER) return (float)c - (float)ZERO;
         if (MAP == MAP_IQ4NL) return iq4nl(c);
@@ -188,7 +198,7 @@ template <int MAP, int PACK, int BITS, int GROUP, int ZERO, int SCALE, int OFFSE
         FK_UNROLL for (uint g = 0; g < G; ++g) {
             const float s = scale(a, g), o = offset(a, g);
             FK_UNROLL for (uint j = 0; j < GE; ++j) {
-                const float v = s * value(code(q, u, g * GE + j));
+                const float v = s * element(q, u, g * GE + j);
                 f[g * GE + j] = OFFSET == OFFSET_NONE ? v : v + o;
             }
         }
@@ -218,7 +228,7 @@ template <int MAP, int PACK, int BITS, int GROUP, int ZERO, int SCALE, int OFFSE
         }
         FK_UNROLL for (uint g = 0; g < G; ++g) {
             float s = 0.0f;
-            FK_UNROLL for (uint j = 0; j < GE; ++j) s = fma(value(code(q, u, g * GE + j)), x[g * GE + j], s);
+            FK_UNROLL for (uint j = 0; j < GE; ++j) s = fma(element(q, u, g * GE + j), x[g * GE + j], s);
             acc = fma(scale(a, g), s, acc);
             if (OFFSET != OFFSET_NONE) acc = fma(offset(a, g), c[g], acc);
         }

@@ -24,14 +24,12 @@ FK_FN void load_weight_tile(THREAD const Planes& p, uint n0, uint k0, float glob
     }
 }
 
-// Threadgroup tg_x takes 64 matrix rows, tg_y 32 rows of x. xs: 32 x 33 floats, ws and ws2: 64 x 33.
-template <class T, class F, int K, int N, int EPI, int ACT, int BIAS, int F32_OUT, int OUT>
-FK_FN void gemm(DEVICE const int* step, THREAD const Planes& w1, THREAD const Planes& w2, DEVICE const typename T::S* x, DEVICE const float* bias1, DEVICE const float* bias2,
-                DEVICE const typename T::S* residual, DEVICE typename T::S* y, DEVICE float* y32, float global1, float global2, float softcap,
-                THREADGROUP float* xs, THREADGROUP float* ws, THREADGROUP float* ws2, Ids id) {
-    FK_WAIT_INPUTS();
-    const uint rows = (uint)step[OUT ? STEP_OUTPUTS : STEP_ROWS], m0 = id.tg_y * 32, n0 = id.tg_x * 64;
-    if (m0 >= rows) return;
+// Rows [m0, rows) of y, at most 32, and matrix rows n0 .. n0 + 63. PER > 0: row m of y is of row from[m] / PER of x.
+// xs: 32 x 33 floats, ws and ws2: 64 x 33.
+template <class T, class F, int K, int N, int PER, int EPI, int ACT, int BIAS, int F32_OUT>
+FK_FN void gemm_tile(uint m0, uint rows, uint n0, DEVICE const int* from, THREAD const Planes& w1, THREAD const Planes& w2, DEVICE const typename T::S* x,
+                     DEVICE const float* bias1, DEVICE const float* bias2, DEVICE const typename T::S* residual, DEVICE typename T::S* y, DEVICE float* y32, float global1,
+                     float global2, float softcap, THREADGROUP float* xs, THREADGROUP float* ws, THREADGROUP float* ws2, Ids id) {
     const uint tm = id.tid / 16 * 4, tn = id.tid % 16;   // rows tm .. tm + 3, columns tn, tn + 16, ...
     float acc[16], acc2[EPI == EPI_ACT ? 16 : 1];
     FK_UNROLL for (uint i = 0; i < 16; ++i) acc[i] = 0.0f;
@@ -41,7 +39,8 @@ FK_FN void gemm(DEVICE const int* step, THREAD const Planes& w1, THREAD const Pl
             const uint m = i / (32 / T::N), c = i % (32 / T::N);
             float f[T::N];
             FK_UNROLL for (uint j = 0; j < T::N; ++j) f[j] = 0.0f;
-            if (k0 + c * T::N < K) load_chunk<T, K>(x + (ulong)min(m0 + m, rows - 1u) * K, k0 / T::N + c, f);
+            const uint row = min(m0 + m, rows - 1u);
+            if (k0 + c * T::N < K) load_chunk<T, K>(x + (ulong)(PER > 0 ? (uint)from[row] / (uint)(PER > 0 ? PER : 1) : row) * K, k0 / T::N + c, f);
             FK_UNROLL for (uint j = 0; j < T::N; ++j) xs[m * 33 + c * T::N + j] = f[j];
         }
         load_weight_tile<F, K, N>(w1, n0, k0, global1, ws, id);
@@ -77,6 +76,17 @@ FK_FN void gemm(DEVICE const int* step, THREAD const Planes& w1, THREAD const Pl
         }
         y[at] = T::put(v);
     }
+}
+
+// Threadgroup tg_x takes 64 matrix rows, tg_y 32 rows of x.
+template <class T, class F, int K, int N, int EPI, int ACT, int BIAS, int F32_OUT, int OUT>
+FK_FN void gemm(DEVICE const int* step, THREAD const Planes& w1, THREAD const Planes& w2, DEVICE const typename T::S* x, DEVICE const float* bias1, DEVICE const float* bias2,
+                DEVICE const typename T::S* residual, DEVICE typename T::S* y, DEVICE float* y32, float global1, float global2, float softcap,
+                THREADGROUP float* xs, THREADGROUP float* ws, THREADGROUP float* ws2, Ids id) {
+    FK_WAIT_INPUTS();
+    const uint rows = (uint)step[OUT ? STEP_OUTPUTS : STEP_ROWS], m0 = id.tg_y * 32;
+    if (m0 >= rows) return;
+    gemm_tile<T, F, K, N, 0, EPI, ACT, BIAS, F32_OUT>(m0, rows, id.tg_x * 64, step, w1, w2, x, bias1, bias2, residual, y, y32, global1, global2, softcap, xs, ws, ws2, id);
 }
 
 }  // namespace fk

@@ -42,6 +42,8 @@ template <typename T> FK_FN T simd_max(T v) {
     }
     return v;
 }
+FK_FN uint simd_bits(bool b, uint) { return __ballot_sync(0xffffffffu, b); }
+FK_FN uint count_bits(uint u) { return __popc(u); }
 FK_FN float as_f32(uint u) { return __uint_as_float(u); }
 FK_FN uint as_u32(float f) { return __float_as_uint(f); }
 FK_FN uint4 make_u4(uint a, uint b, uint c, uint d) { return make_uint4(a, b, c, d); }

@@ -20,6 +20,9 @@ namespace fk {
 
 struct Ids { uint tg_x, tg_y, tg_z, n_x, lane, sg, tid; };
 
+// A bit for each lane. (simd_ballot returns 64 of them in a type of its own.)
+FK_FN uint simd_bits(bool b, uint lane) { return simd_sum(b ? 1u << lane : 0u); }
+FK_FN uint count_bits(uint u) { return popcount(u); }
 FK_FN float as_f32(uint u) { return as_type<float>(u); }
 FK_FN uint as_u32(float f) { return as_type<uint>(f); }
 FK_FN uint4 make_u4(uint a, uint b, uint c, uint d) { return uint4(a, b, c, d); }

@@ -21,7 +21,7 @@ struct LoadOptions {
     int threads = 0;                   // 0 = one per available core
     int ctx = 0;                       // positions per sequence; 0 = the model's, at most 4096
     int parallel = 1;                  // sequences that memory is reserved for
-    int chunk = 512;                   // rows of a prefill step; chunks begin at multiples of it
+    int chunk = 0;                     // rows of a prefill step; chunks begin at multiples of it; 0 = what suits the device
     int max_outputs = 8;               // rows whose logits one step can return (scoring a text wants many)
     bool verify = false;               // compare a .forge model's weights with their hashes while they are read
     bool lock_memory = false;          // keep mapped weights in memory

@@ -19,6 +19,7 @@ struct BackendLimits {
     std::string name;                       // "CPU avx512, 2 threads"
     int threads = 1;
     std::uint64_t memory_bytes = 0;         // what the device can hold; 0 = unknown
+    int prefill_rows = 512;                 // rows of a step that read a prompt fast
 };
 
 // Key/value caches of every layer, for a fixed number of slots and positions.

@@ -28,10 +28,12 @@ struct Array {
 };
 
 // Grid in threadgroups: x fixed; y one for `rows_per_group` rows of the step (0: always 1); z one for each part of
-// the cache that the step's longest row reads (part_size positions; 0: always 1).
+// the cache that the step's longest row reads (part_size positions; 0: always 1). Where a row counts more than once
+// (choices of experts), y counts those; with groups that each begin a new y, as many more as there can be groups.
 struct Grid {
     int x = 1, rows_per_group = 1, part_size = 0, window = 0;
     bool output_rows = false;
+    int per_row = 1, groups = 0;
 };
 
 struct Kernel {
@@ -44,6 +46,8 @@ struct Kernel {
     Grid grid;
 
     std::size_t threadgroup_bytes() const;
+    // CUDA: what the launch has to give, because it is more than a kernel may declare; else 0.
+    std::size_t dynamic_bytes() const;
 };
 
 // The step record in device memory (text/types.h): words, and how a step is written into them.

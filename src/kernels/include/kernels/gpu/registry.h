@@ -9,11 +9,15 @@
 
 namespace forge::gpu {
 
+// Matrix units that kernels are made for.
+enum class Tensor : std::uint8_t { none, mma_sync, wgmma };
+
 // What a kernel may use of a device.
 struct Limits {
     int threadgroup_bytes = 32 * 1024;
     int cores = 8;             // threadgroups that run at a time, roughly; grids of resident kernels
     bool fast_codes = true;    // 4-bit codes through a float's mantissa (16-bit activations only)
+    Tensor tensor = Tensor::none;   // CUDA only
 };
 
 // Common to all: T, and the most rows that a program takes (layout of the step record).
@@ -39,6 +43,17 @@ bool norm_fits(const Common& c, const MatvecShape& s);
 Kernel matvec(const Common& c, const MatvecShape& s);
 // More than 8 rows; x is plain rows (operand "packed").
 Kernel gemm(const Common& c, const MatvecShape& s);
+
+// The same on matrix units, which are right for this weight and these activations; tiles of rows x columns.
+bool tensor_fits(const Common& c, const MatvecShape& s);
+struct TensorTile {
+    int rows, columns, stages;
+    bool operator==(const TensorTile&) const = default;
+};
+std::vector<TensorTile> tensor_tiles(const Common& c, const MatvecShape& s);
+// The fastest for that many rows, by its waves over the device.
+TensorTile choose_tensor_tile(const Common& c, const MatvecShape& s, int rows);
+Kernel gemm_tensor(const Common& c, const MatvecShape& s, const TensorTile& tile);
 
 Kernel embed(const Common& c, const Weight& table, float scale);
 // `formula` is ignored without a weight. x, weight, residual and y as the launch names them.
@@ -74,6 +89,9 @@ Kernel qk_prepare(const Common& c, const AttentionShape& s);
 Kernel attention_decode(const Common& c, const AttentionShape& s);
 Kernel attention_combine(const Common& c, const AttentionShape& s);
 Kernel attention_prefill(const Common& c, const AttentionShape& s);
+// Prefill on matrix units.
+bool flash_fits(const Common& c, const AttentionShape& s);
+Kernel attention_flash(const Common& c, const AttentionShape& s);
 
 // Gated DeltaNet; kernels/delta says what each computes. Any number of rows.
 struct DeltaShape {
@@ -84,5 +102,31 @@ struct DeltaShape {
 Kernel conv(const Common& c, const DeltaShape& s);
 Kernel delta(const Common& c, const DeltaShape& s);
 Kernel gated_norm(const Common& c, int heads, int width, float eps);
+
+// Mixture of experts; kernels/experts says what each computes.
+struct RouteShape {
+    int experts = 0, per_token = 0;
+    bool normalise = true, round_weights = true, scaled = false;
+    float logit_scale = 1;
+};
+Kernel route(const Common& c, const RouteShape& s);
+Kernel group(const Common& c, int experts, int per_token);
+std::size_t group_table_words(int experts, int per_token, int rows);
+// w, w2: of expert 0; the planes of the others follow, expert_stride() bytes from one to the next. scaled: global
+// scales differ, operand "globals" has them, [1 or 2][experts].
+struct ExpertShape {
+    const Weight *w = nullptr, *w2 = nullptr;
+    int experts = 0, per_token = 0;
+    bool per_choice = false, scaled = false;
+    ActKind act = ActKind::silu;
+};
+std::size_t expert_stride(const Weight& w, int plane);
+Kernel expert_matvec(const Common& c, const ExpertShape& s);
+Kernel expert_gemm(const Common& c, const ExpertShape& s);
+struct CombineShape {
+    int per_token = 0, width = 0, experts = 0;
+    bool table = false, shared = false;
+};
+Kernel combine(const Common& c, const CombineShape& s);
 
 }  // namespace forge::gpu
