@@ -24,4 +24,7 @@ Drawn draw_token(Sampler& sampler, const GenerateOptions& options, std::span<con
                  std::span<const std::int32_t> history, int made, int capacity, const std::uint32_t* mask,
                  const std::function<bool(std::int32_t)>& on_token);
 
+// The same for a token that was drawn elsewhere; history: tokens before it.
+Drawn settle_token(std::int32_t token, const GenerateOptions& options, std::size_t history, int made, int capacity, const std::function<bool(std::int32_t)>& on_token);
+
 }  // namespace forge

@@ -241,6 +241,24 @@ void Engine::State::check(std::span<const StepInput> rows) const {
     }
 }
 
+bool Engine::follow(const StepInput& first, std::int32_t limit, std::span<std::int32_t> picked, std::span<const float>* logits) {
+    State& s = *state_;
+    s.check({&first, 1});
+    if (s.profiling || picked.empty() || first.position + static_cast<std::int64_t>(picked.size()) > s.options.ctx) return false;
+    const std::int32_t row = 0;
+    StepRows record;
+    record.m = record.outputs = 1;
+    record.tokens = &first.token;
+    record.slots = &first.slot;
+    record.positions = &first.position;
+    record.output_rows = &row;
+    record.serial = ++s.serial;
+    if (!s.decode->follow(record, limit, picked)) return false;
+    s.serial += picked.size();
+    *logits = s.decode->logits();
+    return true;
+}
+
 StepRows Engine::State::fill(std::span<const StepInput> rows) {
     State& s = *this;
     s.check(rows);

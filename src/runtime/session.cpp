@@ -24,12 +24,15 @@ struct Session::State {
         rows.resize(part.size());
         for (std::size_t i = 0; i < part.size(); ++i)
             rows[i] = {part[i], slot, first + static_cast<int>(i), want && i + 1 == part.size()};
-        logits = engine->step(rows);
+        keep(engine->step(rows));
+        timeline->advance(part);
+    }
+    void keep(std::span<const float> computed) {
+        logits = computed;
         if (engine->options().parallel > 1) {
             own_logits.assign(logits.begin(), logits.end());
             logits = own_logits;
         }
-        timeline->advance(part);
     }
 };
 
@@ -92,6 +95,25 @@ void Session::append(std::int32_t token) {
     if (position >= s.capacity())
         fail("the context of {} tokens is full", s.capacity());
     s.step({&token, 1}, position, true);
+}
+
+bool Session::append_greedy(std::int32_t token, std::int32_t limit, std::span<std::int32_t> picked) {
+    State& s = *state_;
+    if (s.timeline->recurrent() || picked.empty()) return false;
+    const int position = static_cast<int>(s.timeline->tokens().size());
+    if (position + static_cast<int>(picked.size()) > s.capacity()) return false;
+    std::span<const float> logits;
+    if (!s.engine->follow({token, s.slot, position, true}, limit, picked, &logits)) return false;
+    s.keep(logits);
+    s.timeline->advance({&token, 1});
+    s.timeline->advance(picked.first(picked.size() - 1));
+    return true;
+}
+
+void Session::take_back(int count) {
+    State& s = *state_;
+    s.timeline->truncate(s.timeline->tokens().size() - static_cast<std::size_t>(count));
+    s.logits = {};
 }
 
 std::span<const float> Session::logits() const {

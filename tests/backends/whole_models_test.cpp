@@ -102,7 +102,8 @@ TEST_P(WholeModels, SixteenBitTokensEqualTheCpus) {
             const std::size_t vocab = wanted.size() / ids.size();
             ASSERT_GE(found.size(), reference.size());
             const double range = largest(wanted), ours_off = worst_difference(found, reference), theirs_off = worst_difference(wanted, reference);
-            EXPECT_LE(ours_off, 1.5 * theirs_off) << name_of(dtype) << ", steps of " << rows;
+            // Matrix units take weights rounded to T, which the CPU does for bf16 alone: as much noise as from the activations.
+            EXPECT_LE(ours_off, (dtype == DType::f16 && rows > 8 ? 2.0 : 1.5) * theirs_off) << name_of(dtype) << ", steps of " << rows;
             int ties = 0;
             for (std::size_t p = 0; p < ids.size(); ++p) {
                 const float* cpu = &wanted[p * vocab];
@@ -132,6 +133,81 @@ TEST_P(WholeModels, RowsDoNotDependOnTheirNeighbours) {
         const std::vector<float> found = score(engine, ids);
         if (first.empty()) first = found;
         EXPECT_EQ(found, first) << "steps of " << rows << " rows";
+    }
+}
+
+// Greedy generation picks its tokens on the device, in runs; a stop inside of one takes the rest back.
+TEST_P(WholeModels, GreedyTokensEqualTheHosts) {
+    const std::vector<std::int32_t> ids = forced_ids();
+    const std::span<const std::int32_t> prompt(ids.data(), std::min<std::size_t>(ids.size(), 12));
+    std::shared_ptr<Engine> engine;
+    try {
+        engine = load(GetParam(), device_, DType::bf16, quick() ? 8 : 48);
+    } catch (const Error& e) {
+        if (e.kind() != ErrorKind::unsupported) throw;
+        GTEST_SKIP() << e.what();
+    }
+    const auto vocab = static_cast<std::int32_t>(engine->spec().vocab);
+    const std::size_t count = quick() ? 16 : 50;
+    std::vector<std::int32_t> wanted;
+    {
+        Session session(engine);
+        session.feed(prompt);
+        while (wanted.size() < count) {
+            wanted.push_back(static_cast<std::int32_t>(arg_max(session.logits().data(), session.logits().size())));
+            session.append(wanted.back());
+        }
+    }
+    Session session(engine);
+    SamplingOptions greedy;
+    greedy.temperature = 0;
+    Sampler sampler(greedy, vocab);
+    const auto run = [&](std::vector<std::int32_t> stops, std::size_t most) {
+        std::vector<std::int32_t> found;
+        const FinishReason reason = generate(session, sampler, {static_cast<int>(most), std::move(stops), false}, [&](std::int32_t token) {
+            found.push_back(token);
+            return true;
+        });
+        return std::make_pair(found, reason);
+    };
+    session.feed(prompt);
+    EXPECT_EQ(run({}, count).first, wanted);
+    // The first token that was not seen before, some way in, as the stop.
+    std::size_t at = 6;
+    while (at < count && std::find(wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(at), wanted[at]) != wanted.begin() + static_cast<std::ptrdiff_t>(at)) ++at;
+    if (at == count) return;
+    const std::vector<std::int32_t> before(wanted.begin(), wanted.begin() + static_cast<std::ptrdiff_t>(at)), after(wanted.begin() + static_cast<std::ptrdiff_t>(at), wanted.end());
+    session.clear();
+    session.feed(prompt);
+    const auto [found, reason] = run({wanted[at]}, count);
+    EXPECT_EQ(found, before);
+    EXPECT_EQ(reason, FinishReason::stop);
+    std::vector<std::int32_t> whole(prompt.begin(), prompt.end());
+    whole.insert(whole.end(), before.begin(), before.end());
+    EXPECT_TRUE(std::equal(whole.begin(), whole.end(), session.tokens().begin(), session.tokens().end()));
+    session.feed(whole);
+    EXPECT_EQ(run({}, count - at).first, after);
+}
+
+// Far into a context with a window, whose parts a step at another position counted.
+TEST_P(WholeModels, StepsAfterALongPromptEqualItsScores) {
+    if (quick() || (GetParam().name.find("window") == std::string::npos && GetParam().name != "gemma3-new")) GTEST_SKIP() << "for models with windows";
+    LoadOptions options;
+    options.device = device_;
+    options.dtype = DType::f32;
+    options.ctx = 320;
+    options.chunk = options.max_outputs = 64;
+    const auto engine = Engine::load(GetParam().model.string(), options);
+    std::vector<std::int32_t> ids = forced_ids();
+    while (ids.size() < 300) ids.insert(ids.end(), ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(std::min(ids.size(), 300 - ids.size())));
+    const std::vector<float> scores = score(engine, ids);
+    const std::size_t vocab = scores.size() / ids.size();
+    Session session(engine);
+    session.feed(std::span(ids).first(180));
+    for (std::size_t p = 180; p < ids.size(); ++p) {
+        session.append(ids[p]);
+        const std::span<const float> wanted(&scores[p * vocab], vocab);
+        ASSERT_LE(worst_difference(session.logits(), wanted), 1e-4 * largest(scores)) << "position " << p;
     }
 }
 

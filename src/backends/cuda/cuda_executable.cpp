@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <thread>
 
@@ -47,7 +48,7 @@ CudaExecutable::CudaExecutable(std::shared_ptr<GpuContext> context, const Progra
     context_->synchronize();
     load_code(bound);
     for (const gpu::GpuLaunch& launch : bound.launches) {
-        CallLaunch out{{}, launch.output_rows, launch.source};
+        CallLaunch out{{}, launch.output_rows, launch.source, launch.beside};
         for (const gpu::Variant& variant : launch.variants) {
             CallVariant v{variant.max_rows, {}};
             for (const gpu::BoundKernel& kernel : variant.kernels) {
@@ -58,6 +59,9 @@ CudaExecutable::CudaExecutable(std::shared_ptr<GpuContext> context, const Progra
         }
         launches_.push_back(std::move(out));
     }
+    for (const gpu::BoundKernel& kernel : bound.pick) pick_.push_back(make_call(kernel, weights));
+    picked_offset_ = bound.picked_offset;
+    if (!pick_.empty()) host_picked_ = PinnedMemory(context_, 4 * gpu::most_picks);
     // Moving the vectors did not move the pointers' memory, so the argument lists stay valid.
     timings_.reserve(launches_.size());
     context_->synchronize();
@@ -130,7 +134,9 @@ CudaExecutable::Call CudaExecutable::make_call(const gpu::BoundKernel& kernel, s
 
 void CudaExecutable::launch(const Call& call, const StepRows& step, int parts, bool dependent) {
     gpu::GridSize grid = gpu::grid_size(call.grid, step);
-    if (call.grid.part_size > 0 && call.grid.window == 0) grid.z = static_cast<unsigned>(parts);
+    // A graph serves many positions. Parts that a row does not have cost little, and a window can begin anywhere in one.
+    if (call.grid.part_size > 0)
+        grid.z = static_cast<unsigned>(call.grid.window > 0 ? std::min(parts, (call.grid.window + call.grid.part_size - 1) / call.grid.part_size + 1) : parts);
     LaunchAttribute attribute{};
     attribute.id = kDependentLaunch;
     attribute.value.number = 1;
@@ -138,15 +144,24 @@ void CudaExecutable::launch(const Call& call, const StepRows& step, int parts, b
     check(context_->driver().launch(&config, call.function, const_cast<void**>(call.arguments.data()), nullptr), "launch a kernel");
 }
 
-void CudaExecutable::enqueue(const StepRows& step, int parts) {
+void CudaExecutable::copy_step() {
+    check(context_->driver().to_device(record_.at(), host_record_.data(), host_record_.bytes(), context_->stream()), "take a step");
+}
+
+void CudaExecutable::copy_logits(int outputs) {
+    if (outputs == 0) return;
+    const std::size_t bytes = static_cast<std::size_t>(outputs) * static_cast<std::size_t>(vocab_) * 4;
+    check(context_->driver().to_host(host_logits_.data(), arena_.at(logits_.offset), bytes, context_->stream()), "copy the logits");
+}
+
+void CudaExecutable::enqueue(const StepRows& step, int parts, bool pick) {
     // Short kernels gain from starting early (980 instead of 866 tokens/s on a 0.6B shape); long ones lose, because
     // the early blocks hold what the running ones need (9.6 thousand prompt tokens/s instead of 16.4).
     constexpr int few_rows = 8;
     static const bool wanted = switched_on("FORGE_CUDA_DEPENDENT");
     const bool dependent = wanted && step.m <= few_rows && context_->capability() >= 90;
-    const Driver& d = context_->driver();
-    check(d.to_device(record_.at(), host_record_.data(), host_record_.bytes(), context_->stream()), "take a step");
-    bool first = true;   // follows a copy, not a kernel
+    if (!pick) copy_step();
+    bool first = true;   // follows a copy, or the end of another graph
     for (const CallLaunch& l : launches_) {
         const int rows = l.output_rows ? step.outputs : step.m;
         if (rows == 0) continue;
@@ -161,19 +176,18 @@ void CudaExecutable::enqueue(const StepRows& step, int parts) {
             first = false;
         }
     }
-    if (step.outputs > 0)
-        check(d.to_host(host_logits_.data(), arena_.at(logits_.offset), static_cast<std::size_t>(step.outputs) * static_cast<std::size_t>(vocab_) * 4, context_->stream()),
-              "copy the logits");
+    if (!pick) return copy_logits(step.outputs);
+    for (const Call& call : pick_) launch(call, step, parts, dependent);
 }
 
-GraphExec CudaExecutable::graph(const StepRows& step, int parts) {
-    const GraphKey key{step.m, step.outputs, parts};
+GraphExec CudaExecutable::graph(const StepRows& step, int parts, bool pick) {
+    const GraphKey key{step.m, step.outputs, parts, pick};
     if (const auto it = graphs_.find(key); it != graphs_.end()) return it->second;
     const Driver& d = context_->driver();
     check(d.capture_begin(context_->stream(), 2), "record a step");
     Graph graph = nullptr;
     try {
-        enqueue(step, parts);
+        enqueue(step, parts, pick);
     } catch (...) {
         d.capture_end(context_->stream(), &graph);
         throw;
@@ -187,20 +201,39 @@ GraphExec CudaExecutable::graph(const StepRows& step, int parts) {
 }
 
 void CudaExecutable::submit(const StepRows& step) {
-    static const bool graphs = switched_on("FORGE_CUDA_GRAPHS");
     context_->use();
     gpu::write_step(step, max_rows_, reinterpret_cast<std::int32_t*>(host_record_.data()));
     outputs_ = step.outputs;
-    // Parts of the cache in powers of two: the longest row decides, and a graph serves until it doubles.
-    int parts = 1;
-    if (part_size_ > 0) {
-        int longest = 0;
-        for (int i = 0; i < step.m; ++i) longest = std::max(longest, step.positions[i]);
-        while (parts < longest / part_size_ + 1) parts *= 2;
-    }
+    int longest = 0;
+    for (int i = 0; i < step.m; ++i) longest = std::max(longest, step.positions[i]);
     if (timing_) run_timed(step);
-    else if (graphs && step.m <= kGraphRows) check(context_->driver().graph_launch(graph(step, parts), context_->stream()), "run a step");
-    else enqueue(step, parts);
+    else run(step, parts_to(longest), false);
+}
+
+int CudaExecutable::parts_to(int position) const {
+    int parts = 1;
+    while (part_size_ > 0 && parts < position / part_size_ + 1) parts *= 2;
+    return parts;
+}
+
+void CudaExecutable::run(const StepRows& step, int parts, bool pick) {
+    static const bool graphs = switched_on("FORGE_CUDA_GRAPHS");
+    if (graphs && step.m <= kGraphRows) check(context_->driver().graph_launch(graph(step, parts, pick), context_->stream()), "run a step");
+    else enqueue(step, parts, pick);
+}
+
+bool CudaExecutable::follow(const StepRows& first, std::int32_t limit, std::span<std::int32_t> picked) {
+    if (pick_.empty() || timing_ || first.m != 1 || first.outputs != 1 || picked.size() > gpu::most_picks) return false;
+    context_->use();
+    gpu::write_step(first, max_rows_, reinterpret_cast<std::int32_t*>(host_record_.data()), limit);
+    outputs_ = 1;
+    copy_step();
+    for (std::size_t i = 0; i < picked.size(); ++i) run(first, parts_to(first.positions[0] + static_cast<int>(i)), true);
+    copy_logits(1);
+    check(context_->driver().to_host(host_picked_.data(), scratch_.at(picked_offset_), picked.size() * 4, context_->stream()), "copy tokens");
+    context_->synchronize();
+    std::memcpy(picked.data(), host_picked_.data(), picked.size() * 4);
+    return true;
 }
 
 // One launch after the other, between events.
@@ -210,7 +243,7 @@ void CudaExecutable::run_timed(const StepRows& step) {
         events_.push_back(nullptr);
         check(d.event_create(&events_.back(), 0), "make an event");
     }
-    check(d.to_device(record_.at(), host_record_.data(), host_record_.bytes(), context_->stream()), "take a step");
+    copy_step();
     check(d.event_record(events_[0], context_->stream()), "record an event");
     for (std::size_t i = 0; i < launches_.size(); ++i) {
         const CallLaunch& l = launches_[i];
@@ -220,9 +253,7 @@ void CudaExecutable::run_timed(const StepRows& step) {
             if (rows > 0) launch(call, step, static_cast<int>(gpu::grid_size(call.grid, step).z), false);
         check(d.event_record(events_[i + 1], context_->stream()), "record an event");
     }
-    if (step.outputs > 0)
-        check(d.to_host(host_logits_.data(), arena_.at(logits_.offset), static_cast<std::size_t>(step.outputs) * static_cast<std::size_t>(vocab_) * 4, context_->stream()),
-              "copy the logits");
+    copy_logits(step.outputs);
 }
 
 void CudaExecutable::wait() {
@@ -234,6 +265,7 @@ void CudaExecutable::wait() {
         float milliseconds = 0;
         context_->driver().event_elapsed(&milliseconds, events_[i], events_[i + 1]);
         timings_.push_back({launches_[i].source, static_cast<double>(milliseconds) * 1e-3});
+        for (const std::size_t b : launches_[i].beside) timings_.push_back({b, 0});   // within the time of the first
     }
 }
 

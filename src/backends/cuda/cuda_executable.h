@@ -16,6 +16,7 @@ class CudaExecutable final : public Executable {
                    std::shared_ptr<Weights> uploaded, std::shared_ptr<CudaCache> cache);
     ~CudaExecutable() override;
     void submit(const StepRows& step) override;
+    bool follow(const StepRows& first, std::int32_t limit, std::span<std::int32_t> picked) override;
     void wait() override;
     std::span<const float> logits() const override;
     void set_timing(bool on) override { timing_ = on; }
@@ -31,18 +32,24 @@ class CudaExecutable final : public Executable {
         std::vector<void*> arguments;     // addresses of the pointers
     };
     struct CallVariant { int max_rows; std::vector<Call> calls; };
-    struct CallLaunch { std::vector<CallVariant> variants; bool output_rows; std::size_t source; };
-    // Rows, outputs, parts of the cache: what grids depend on.
-    using GraphKey = std::tuple<int, int, int>;
+    struct CallLaunch { std::vector<CallVariant> variants; bool output_rows; std::size_t source; std::vector<std::size_t> beside; };
+    // Rows, outputs, parts of the cache, whether the device picks the next token: what a graph depends on.
+    using GraphKey = std::tuple<int, int, int, bool>;
 
     void load_code(const gpu::GpuProgram& bound);
     Pointer address(const gpu::Buffer& buffer, std::span<const Weight> weights) const;
     Call make_call(const gpu::BoundKernel& kernel, std::span<const Weight> weights);
     // Copies the step in, runs every launch, copies the logits out: onto the stream, or into a graph being captured.
-    void enqueue(const StepRows& step, int parts);
+    // With `pick` nothing is copied, and the next token is picked.
+    void enqueue(const StepRows& step, int parts, bool pick);
+    void run(const StepRows& step, int parts, bool pick);
+    // Parts of the cache up to a position, in powers of two: a graph serves until they double.
+    int parts_to(int position) const;
+    void copy_step();
+    void copy_logits(int outputs);
     void launch(const Call& call, const StepRows& step, int parts, bool dependent);
     void run_timed(const StepRows& step);
-    GraphExec graph(const StepRows& step, int parts);
+    GraphExec graph(const StepRows& step, int parts, bool pick);
 
     std::shared_ptr<GpuContext> context_;
     std::shared_ptr<Weights> weights_;
@@ -51,8 +58,10 @@ class CudaExecutable final : public Executable {
     std::map<std::string, Function> functions_;   // by entry point
     Memory arena_, scratch_, record_;
     std::vector<Memory> ropes_, constants_;
-    PinnedMemory host_record_, host_logits_;
+    PinnedMemory host_record_, host_logits_, host_picked_;
     std::vector<CallLaunch> launches_;
+    std::vector<Call> pick_;
+    std::uint64_t picked_offset_ = 0;
     std::map<GraphKey, GraphExec> graphs_;
     std::vector<Event> events_;
     std::vector<LaunchTime> timings_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string_view>
 
 #include "base/error.h"
@@ -33,10 +34,68 @@ class Binder {
             fill(out);
             out_.launches.push_back(std::move(out));
         }
+        join_matvecs();
+        if (program_.max_rows <= 8) add_pick();
         return std::move(out_);
     }
 
   private:
+    // Products of few rows that nothing separates (queries, keys and values, say) become one launch.
+    void join_matvecs() {
+        std::vector<GpuLaunch> joined;
+        for (GpuLaunch& l : out_.launches)
+            if (joined.empty() || l.barrier || !join(joined.back(), l)) joined.push_back(std::move(l));
+        out_.launches = std::move(joined);
+    }
+    static bool join(GpuLaunch& a, const GpuLaunch& b) {
+        if (a.output_rows != b.output_rows || a.variants.size() != b.variants.size()) return false;
+        std::vector<BoundKernel> both;
+        for (std::size_t i = 0; i < a.variants.size(); ++i) {
+            const Variant &x = a.variants[i], &y = b.variants[i];
+            if (x.max_rows != y.max_rows || y.kernels.size() != 1) return false;
+            const BoundKernel &p = x.kernels.back(), &q = y.kernels[0];
+            if (p.kernel.family != "matvec" || q.kernel.family != "matvec" || !can_run_side_by_side(p.kernel, q.kernel)) return false;
+            std::optional<BoundKernel> k = joined(p, q);
+            if (!k) return false;
+            both.push_back(std::move(*k));
+        }
+        for (std::size_t i = 0; i < both.size(); ++i) a.variants[i].kernels.back() = std::move(both[i]);
+        a.beside.push_back(b.source);
+        return true;
+    }
+    // Nothing where there would be more buffers than Metal binds.
+    static std::optional<BoundKernel> joined(const BoundKernel& a, const BoundKernel& b) {
+        constexpr std::size_t most_buffers = 30;
+        BoundKernel k;
+        std::vector<std::string> names[2];
+        for (int part = 0; part < 2; ++part) {
+            const BoundKernel& from = part ? b : a;
+            for (const Buffer& buffer : from.buffers) {
+                std::size_t at = 0;
+                while (at < k.buffers.size() && !(k.buffers[at] == buffer)) ++at;
+                if (at == k.buffers.size()) k.buffers.push_back(buffer);
+                names[part].push_back("b" + std::to_string(at));
+            }
+        }
+        if (k.buffers.size() > most_buffers) return std::nullopt;
+        const Kernel kernels[] = {a.kernel, b.kernel};
+        k.kernel = side_by_side(kernels, names);
+        return k;
+    }
+    void add_pick() {
+        const std::uint64_t parts = out_.scratch_bytes;
+        out_.picked_offset = parts + pick_parts_bytes();
+        out_.scratch_bytes = out_.picked_offset + 4 * most_picks;
+        for (Kernel& k : pick(common_, program_.vocab)) {
+            BoundKernel b{std::move(k), {}};
+            for (const Param& p : b.kernel.params)
+                b.buffers.push_back(p.name == "step"     ? Buffer{}
+                                    : p.name == "logits" ? Buffer{Place::arena, 0, 0, program_.logits.offset}
+                                                         : Buffer{Place::scratch, 0, 0, p.name == "parts" ? parts : out_.picked_offset});
+            out_.pick.push_back(std::move(b));
+        }
+    }
+
     using Fill = void (Binder::*)(GpuLaunch&);
 
     void fill(GpuLaunch& out) {
@@ -304,6 +363,7 @@ std::vector<Kernel> GpuProgram::kernels() const {
     for (const GpuLaunch& l : launches)
         for (const Variant& v : l.variants)
             for (const BoundKernel& k : v.kernels) all.push_back(k.kernel);
+    for (const BoundKernel& k : pick) all.push_back(k.kernel);
     return all;
 }
 

@@ -29,6 +29,7 @@ struct Buffer {
     int index = 0, plane = 0;
     std::uint64_t offset = 0;
     int stacked = 1;    // plane: so many weights from `index` on, one after the other
+    bool operator==(const Buffer&) const = default;
 };
 
 struct BoundKernel {
@@ -46,9 +47,12 @@ struct GpuLaunch {
     std::vector<Variant> variants; // rising max_rows
     bool barrier = false, output_rows = false;
     std::size_t source = 0;        // launch of the Program
+    std::vector<std::size_t> beside = {};   // launches of the Program that run in the same one
 
     const Variant& variant(const StepRows& step) const;
 };
+
+inline constexpr int most_picks = 64;
 
 struct RopeAngles { std::vector<float> inv_freq; int half; float scale; };
 
@@ -57,6 +61,9 @@ struct GpuProgram {
     std::vector<RopeAngles> ropes;
     std::vector<std::vector<float>> constants;
     std::uint64_t scratch_bytes = 0;
+    // Programs of few rows: what follows a step whose token the device picks. picked_offset: in scratch, most_picks words.
+    std::vector<BoundKernel> pick;
+    std::uint64_t picked_offset = 0;
 
     std::vector<Kernel> kernels() const;
 };

@@ -10,7 +10,7 @@ namespace forge::metal {
 MetalExecutable::MetalExecutable(std::shared_ptr<Device> device, const Program& program, const gpu::GpuProgram& bound, std::span<const Weight> weights,
                                  std::shared_ptr<Weights> mapped, std::shared_ptr<MetalCache> cache)
     : device_(std::move(device)), weights_(std::move(mapped)), cache_(std::move(cache)), arena_(device_->allocate(program.arena_bytes)),
-      scratch_(device_->allocate(bound.scratch_bytes)), record_(device_->allocate(gpu::step_words(program.max_rows) * 4)), logits_(program.logits),
+      scratch_(device_->allocate(bound.scratch_bytes)), record_(device_->allocate(gpu::step_words(program.max_rows) * 4)), picked_offset_(bound.picked_offset), logits_(program.logits),
       vocab_(program.vocab), max_rows_(program.max_rows) {
     if (program.logits_type != DType::f32) fail(ErrorKind::unsupported, "embeddings are computed on the CPU only so far (--device cpu)");
     // Uninitialised reads show: all ones is a NaN in every type.
@@ -37,21 +37,30 @@ MetalExecutable::MetalExecutable(std::shared_ptr<Device> device, const Program& 
     }
     const auto pipelines = device_->compile(gpu::source(gpu::Target::metal, kernels), names);
     for (const gpu::GpuLaunch& launch : bound.launches) {
-        CallLaunch out{{}, launch.barrier, launch.output_rows, launch.source};
+        CallLaunch out{{}, launch.barrier, launch.output_rows, launch.source, launch.beside};
         for (const gpu::Variant& variant : launch.variants) {
             CallVariant v{variant.max_rows, {}};
-            for (const gpu::BoundKernel& k : variant.kernels) {
-                Call call{pipelines.at(k.kernel.name), {}, k.kernel.grid, static_cast<unsigned>(k.kernel.threads)};
-                if (call.pipeline->most_threads() < k.kernel.threads)
-                    fail(ErrorKind::unsupported, "kernel {} wants {} threads, and this GPU runs it with {} at most", k.kernel.family, k.kernel.threads, call.pipeline->most_threads());
-                for (const gpu::Buffer& b : k.buffers) call.bindings.push_back(binding(b, weights));
-                v.calls.push_back(std::move(call));
-            }
+            for (const gpu::BoundKernel& k : variant.kernels) v.calls.push_back(make_call(k, pipelines, weights));
             out.variants.push_back(std::move(v));
         }
         launches_.push_back(std::move(out));
     }
+    for (const gpu::BoundKernel& k : bound.pick) pick_.push_back(make_call(k, pipelines, weights));
     timings_.reserve(launches_.size());
+}
+
+MetalExecutable::Call MetalExecutable::make_call(const gpu::BoundKernel& k, const std::map<std::string, std::shared_ptr<Pipeline>>& pipelines,
+                                                 std::span<const Weight> weights) const {
+    Call call{pipelines.at(k.kernel.name), {}, k.kernel.grid, static_cast<unsigned>(k.kernel.threads)};
+    if (call.pipeline->most_threads() < k.kernel.threads)
+        fail(ErrorKind::unsupported, "kernel {} wants {} threads, and this GPU runs it with {} at most", k.kernel.family, k.kernel.threads, call.pipeline->most_threads());
+    for (const gpu::Buffer& b : k.buffers) call.bindings.push_back(binding(b, weights));
+    return call;
+}
+
+void MetalExecutable::encode(const Call& call, const StepRows& step, bool barrier) {
+    const gpu::GridSize grid = gpu::grid_size(call.grid, step);
+    device_->dispatch({call.pipeline.get(), call.bindings, {grid.x, grid.y, grid.z}, call.threads, barrier});
 }
 
 Binding MetalExecutable::binding(const gpu::Buffer& b, std::span<const Weight> weights) const {
@@ -77,8 +86,7 @@ void MetalExecutable::encode(const CallLaunch& launch, const StepRows& step) {
             break;
         }
     for (const Call& call : variant->calls) {
-        const gpu::GridSize grid = gpu::grid_size(call.grid, step);
-        device_->dispatch({call.pipeline.get(), call.bindings, {grid.x, grid.y, grid.z}, call.threads, barrier});
+        encode(call, step, barrier);
         barrier = true;   // kernels of one launch follow each other
     }
 }
@@ -104,6 +112,7 @@ void MetalExecutable::submit(const StepRows& step) {
             device_->commit();
             device_->wait();
             timings_.push_back({l.source, device_->seconds()});
+            for (const std::size_t b : l.beside) timings_.push_back({b, 0});   // within the time of the first
         } else {
             encode(l, step);
         }
@@ -111,6 +120,31 @@ void MetalExecutable::submit(const StepRows& step) {
     }
     if (!timing_) device_->commit();
     running_ = !timing_;
+}
+
+// One command buffer for all steps.
+bool MetalExecutable::follow(const StepRows& first, std::int32_t limit, std::span<std::int32_t> picked) {
+    if (pick_.empty() || timing_ || first.m != 1 || first.outputs != 1 || picked.size() > gpu::most_picks) return false;
+    gpu::write_step(first, max_rows_, reinterpret_cast<std::int32_t*>(record_->contents()), limit);
+    outputs_ = 1;
+    timings_.clear();
+    StepRows step = first;
+    std::int32_t position = first.positions[0];
+    step.positions = &position;   // grids depend on it; the device counts for itself
+    device_->begin();
+    for (std::size_t i = 0; i < picked.size(); ++i, ++position) {
+        for (CallLaunch& l : launches_) {
+            const bool barrier = l.barrier;
+            l.barrier = barrier || (i > 0 && &l == &launches_.front());
+            encode(l, step);
+            l.barrier = barrier;
+        }
+        for (const Call& call : pick_) encode(call, step, true);
+    }
+    device_->commit();
+    device_->wait();
+    std::memcpy(picked.data(), scratch_->contents() + picked_offset_, picked.size() * 4);
+    return true;
 }
 
 void MetalExecutable::wait() {

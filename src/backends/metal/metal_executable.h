@@ -13,6 +13,7 @@ class MetalExecutable final : public Executable {
     MetalExecutable(std::shared_ptr<Device> device, const Program& program, const gpu::GpuProgram& bound, std::span<const Weight> weights,
                     std::shared_ptr<Weights> mapped, std::shared_ptr<MetalCache> cache);
     void submit(const StepRows& step) override;
+    bool follow(const StepRows& first, std::int32_t limit, std::span<std::int32_t> picked) override;
     void wait() override;
     std::span<const float> logits() const override;
     void set_timing(bool on) override { timing_ = on; }
@@ -27,10 +28,12 @@ class MetalExecutable final : public Executable {
         unsigned threads;
     };
     struct CallVariant { int max_rows; std::vector<Call> calls; };
-    struct CallLaunch { std::vector<CallVariant> variants; bool barrier, output_rows; std::size_t source; };
+    struct CallLaunch { std::vector<CallVariant> variants; bool barrier, output_rows; std::size_t source; std::vector<std::size_t> beside; };
 
     Binding binding(const gpu::Buffer& buffer, std::span<const Weight> weights) const;
     void encode(const CallLaunch& launch, const StepRows& step);
+    void encode(const Call& call, const StepRows& step, bool barrier);
+    Call make_call(const gpu::BoundKernel& kernel, const std::map<std::string, std::shared_ptr<Pipeline>>& pipelines, std::span<const Weight> weights) const;
 
     std::shared_ptr<Device> device_;
     std::shared_ptr<Weights> weights_;
@@ -38,6 +41,8 @@ class MetalExecutable final : public Executable {
     std::shared_ptr<Buffer> arena_, scratch_, record_;
     std::vector<std::shared_ptr<Buffer>> ropes_, constants_;
     std::vector<CallLaunch> launches_;
+    std::vector<Call> pick_;
+    std::uint64_t picked_offset_;
     std::vector<LaunchTime> timings_;
     BufferRef logits_;
     std::int64_t vocab_;

@@ -1,5 +1,7 @@
 #include "gpu/builder.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace forge::gpu {
@@ -33,14 +35,16 @@ std::string format_type(const Weight& w, bool fast) {
                        w.offsets.stride, w.super_scales.stride, fast ? 1 : 0);
 }
 
+std::string c_name(std::string name) {
+    std::replace(name.begin(), name.end(), '.', '_');
+    return name;
+}
+
 std::string EntryBuilder::read(const std::string& name, const std::string& type) {
     bool known = false;
     for (const Param& p : kernel_.params) known = known || p.name == name;
     if (!known) kernel_.params.push_back({name, type, false});
-    std::string c = name;
-    for (char& x : c)
-        if (x == '.') x = '_';
-    return c;
+    return c_name(name);
 }
 
 std::string EntryBuilder::write(const std::string& name, const std::string& type) {
@@ -65,14 +69,54 @@ std::string EntryBuilder::array(const std::string& name, const std::string& type
 Kernel EntryBuilder::finish(int threads, const Grid& grid) {
     kernel_.threads = threads;
     kernel_.grid = grid;
-    // The name is made of everything that the entry's text depends on.
+    name_kernel(kernel_);
+    return kernel_;
+}
+
+bool can_run_side_by_side(const Kernel& a, const Kernel& b) {
+    Grid x = a.grid, y = b.grid;
+    x.x = y.x = 0;
+    return a.threads == b.threads && x == y;
+}
+
+Kernel side_by_side(std::span<const Kernel> parts, std::span<const std::vector<std::string>> names) {
+    Kernel k;
+    k.family = parts[0].family;
+    k.threads = parts[0].threads;
+    k.grid = parts[0].grid;
+    k.grid.x = 0;
+    k.body = "    const uint at = id.tg_x;\n";
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        const Kernel& part = parts[i];
+        // Within its share of the grid a part sees the buffers under its own names.
+        k.body += fmt::format("    if (at >= {}u && at < {}u) {{\n    id.tg_x = at - {}u;\n    id.n_x = {}u;\n", k.grid.x, k.grid.x + part.grid.x, k.grid.x, part.grid.x);
+        for (std::size_t p = 0; p < part.params.size(); ++p) {
+            const Param& param = part.params[p];
+            if (c_name(param.name) != names[i][p])
+                k.body += fmt::format("    DEVICE {}{}* {} = {};\n", param.written ? "" : "const ", param.type, c_name(param.name), names[i][p]);
+            if (std::none_of(k.params.begin(), k.params.end(), [&](const Param& q) { return q.name == names[i][p]; }))
+                k.params.push_back({names[i][p], param.type, param.written});
+        }
+        k.body += part.body + "    }\n";
+        k.grid.x += part.grid.x;
+        for (const Array& a : part.arrays) {   // one part runs in a threadgroup, so they share
+            const auto known = std::find_if(k.arrays.begin(), k.arrays.end(), [&](const Array& b) { return b.name == a.name; });
+            if (known == k.arrays.end()) k.arrays.push_back(a);
+            else known->count = std::max(known->count, a.count);
+        }
+    }
+    name_kernel(k);
+    return k;
+}
+
+void name_kernel(Kernel& kernel_) {
+    const int threads = kernel_.threads;
     std::string all = kernel_.body + std::to_string(threads);
     for (const Param& p : kernel_.params) all += p.name + p.type + (p.written ? "w" : "");
     for (const Array& a : kernel_.arrays) all += a.name + a.type + std::to_string(a.count);
     std::uint64_t hash = 14695981039346656037ull;
     for (const char c : all) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
     kernel_.name = fmt::format("{}_{:016x}", kernel_.family, hash);
-    return kernel_;
 }
 
 }  // namespace forge::gpu

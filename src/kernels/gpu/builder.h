@@ -9,6 +9,9 @@
 
 namespace forge::gpu {
 
+// Threads of a norm, and of a product that a norm is fused into: the order of its sum depends on them.
+inline constexpr int kNormThreads = 256;
+
 // A float as a literal that both languages read exactly.
 std::string literal(float value);
 // fk::Bf16 and its storage.
@@ -16,6 +19,11 @@ const char* type_name(DType type);
 const char* storage(DType type);
 // Template arguments that describe a weight's format, and the planes it has.
 std::string format_type(const Weight& w, bool fast);
+
+// A parameter's name in the text.
+std::string c_name(std::string name);
+// The name is made of everything that the entry's text depends on.
+void name_kernel(Kernel& kernel);
 
 // Collects parameters in the order in which the body takes them.
 class EntryBuilder {

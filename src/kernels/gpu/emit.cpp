@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <set>
 
+#include "gpu/builder.h"
 #include "gpu/texts.h"
 #include "kernels/gpu/kernel.h"
 
 namespace forge::gpu {
 namespace {
-
-std::string c_name(std::string name) {
-    for (char& c : name)
-        if (c == '.') c = '_';
-    return name;
-}
 
 std::size_t array_bytes(const Array& a) { return (static_cast<std::size_t>(a.count) * (a.type == "uint4" ? 16 : 4) + 15) / 16 * 16; }
 
@@ -60,9 +55,11 @@ std::size_t Kernel::dynamic_bytes() const { return threadgroup_bytes() > 48 * 10
 
 std::size_t step_words(int max_rows) { return 8 + 4 * static_cast<std::size_t>(max_rows); }
 
-void write_step(const StepRows& step, int max_rows, std::int32_t* words) {
+void write_step(const StepRows& step, int max_rows, std::int32_t* words, std::int32_t pick_limit) {
     words[0] = step.m;
     words[1] = step.outputs;
+    words[2] = 0;
+    words[3] = pick_limit;
     std::int32_t* arrays = words + 8;
     const auto copy = [&](const std::int32_t* from, int count, int which) {
         if (from) std::copy_n(from, count, arrays + static_cast<std::ptrdiff_t>(which) * max_rows);
@@ -90,7 +87,7 @@ GridSize grid_size(const Grid& grid, const StepRows& step) {
 
 std::string source(Target target, std::span<const Kernel> kernels) {
     std::string s(target == Target::metal ? text::prelude_metal : text::prelude_cuda);
-    for (const std::string_view t : {text::types, text::rows, text::formats, text::matvec, text::gemm, text::attention, text::delta, text::experts}) s += t;
+    for (const std::string_view t : {text::types, text::rows, text::formats, text::matvec, text::gemm, text::attention, text::delta, text::experts, text::pick}) s += t;
     if (target == Target::cuda)
         for (const std::string_view t : {text::tensor, text::flash}) s += t;
     std::set<std::string> emitted;

@@ -22,10 +22,17 @@ int staged_bytes(const Common& c, const MatvecShape& s) {
 Tile choose(const Common& c, const MatvecShape& s) {
     Tile t;
     const int units = divide_up(s.w->cols, unit_elements(*s.w));
-    t.threads = 128;
+    t.threads = kNormThreads;
     t.strip = s.epilogue == Epilogue::act_mul ? 4 : 2;
     // Dense rows want more loads in flight than quantised ones, whose units are larger.
     t.units = s.w->format.is_dense() ? (units >= 256 ? 4 : units >= 128 ? 2 : 1) : units >= 128 ? 2 : 1;
+    // Long rows of one vector, by measurement on an 8B shape: codes are bound by instructions, and what a lane does for x
+    // serves all matrix rows of its strip; dense rows by loads in flight.
+    if (s.x_rows == 1 && units >= 128 && !s.w->format.is_dense() && (s.epilogue == Epilogue::act_mul || s.w->rows >= 8192)) {
+        t.strip = 8;
+        t.units = 1;
+    }
+    if (s.x_rows == 1 && units >= 256 && s.w->format.is_dense() && s.epilogue == Epilogue::act_mul) t.strip = 2;
     if (s.x_rows > 2) t.units = 1;
     if (s.x_rows > 4) t.strip = 2;
     t.x_bytes = staged_bytes(c, s);

@@ -25,7 +25,7 @@ Kernel norm(const Common& c, const NormShape& s) {
     const std::string step = b.read("step", "int"), x = b.read(s.x, t);
     const std::string w = s.weight ? "(DEVICE const float*)" + b.read(std::string(s.w) + ".codes", "uchar") : b.absent("float");
     const std::string residual = s.residual ? b.read("residual", t) : x;
-    const int threads = 128;   // as in a product with a fused norm, whose bits it must give
+    const int threads = kNormThreads;
     b.statement(fmt::format("fk::norm<{}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type), s.width, s.groups,
                             s.weight ? static_cast<int>(s.formula) : 3, s.residual ? 1 : 0, s.output_rows ? 1 : 0, threads, step, x, w, residual,
                             b.write(s.y, t), literal(s.eps), b.array("red", "float", 32)));

@@ -32,6 +32,7 @@ FK_FN void attention_flash(const int* step, const typename T::S* q, const typena
     typedef FlashTile<T, HD> Tile;
     typedef typename TensorOf<T>::X X;
     enum { KS = HD / 16, KEPT = HD <= 128 };   // queries stay in registers where they fit
+    const float unit = softcap != 0.0f ? 1.44269504088896341f : scale * 1.44269504088896341f;
     FK_WAIT_INPUTS();
     const uint rows = (uint)step[STEP_ROWS], m0 = (gridDim.y - 1 - id.tg_y) * 64, head = id.tg_x;   // long rows first
     if (m0 >= rows) return;
@@ -60,11 +61,9 @@ FK_FN void attention_flash(const int* step, const typename T::S* q, const typena
         const uint low = first_key<WINDOW>((uint)first_position), high = (uint)first_position + (stop - start);   // keys that the run sees
         const ulong cached = ((ulong)slot * KV + head / (HEADS / KV)) * ((ulong)CAP * HD);
         // Positions of this thread's two rows; rows of other runs get some that are never stored.
-        uint position[2];
-        FK_UNROLL for (uint h = 0; h < 2; ++h) {
-            const int r = first_position + (int)(id.sg * 16 + h * 8 + id.lane / 4) - (int)start;
-            position[h] = (uint)max(first_position, min(r, (int)high - 1));
-        }
+        const auto position_of = [&](uint r) { return (uint)max(first_position, min(first_position + (int)r - (int)start, (int)high - 1)); };
+        const uint position[2] = {position_of(id.sg * 16 + id.lane / 4), position_of(id.sg * 16 + 8 + id.lane / 4)};
+        const uint lowest = position_of(id.sg * 16), highest = position_of(id.sg * 16 + 15);
         float o[HD / 2], top[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
         FK_UNROLL for (uint i = 0; i < HD / 2; ++i) o[i] = 0.0f;
         FK_BARRIER();   // the run before has used its tiles
@@ -89,27 +88,30 @@ FK_FN void attention_flash(const int* step, const typename T::S* q, const typena
             FK_BARRIER();   // keys have been used
             if (begin + 64 < high) Tile::copy(keys + cached, begin + 64, low, high, ks, id);
             copies_end();
-            float most[2] = {top[0], top[1]};
-            FK_UNROLL for (uint i = 0; i < 32; ++i) {
-                const uint h = i / 2 % 2, key = begin + i / 4 * 8 + id.lane % 4 * 2 + i % 2;
-                float v = s[i] * scale;
-                if (softcap != 0.0f) v = softcap * tanh(v / softcap);
-                s[i] = key <= position[h] && (WINDOW == 0 || key + WINDOW > position[h]) ? v : -INFINITY;
-                most[h] = max(most[h], s[i]);
+            if (softcap != 0.0f) { FK_UNROLL for (uint i = 0; i < 32; ++i) s[i] = softcap * tanh(s[i] * scale / softcap); }
+            // Most blocks are seen whole by all rows of the simdgroup.
+            if (begin + 63 > lowest || (WINDOW > 0 && begin + WINDOW <= highest)) {
+                FK_UNROLL for (uint i = 0; i < 32; ++i) {
+                    const uint h = i / 2 % 2, key = begin + i / 4 * 8 + id.lane % 4 * 2 + i % 2;
+                    s[i] = key <= position[h] && (WINDOW == 0 || key + WINDOW > position[h]) ? s[i] : -INFINITY;
+                }
             }
             FK_UNROLL for (uint h = 0; h < 2; ++h) {
-                most[h] = max(most[h], simd_shuffle_xor(most[h], (ushort)1));
-                most[h] = max(most[h], simd_shuffle_xor(most[h], (ushort)2));
-                const float from = most[h] == -INFINITY ? 0.0f : most[h], kept = exp2_fast((top[h] - from) * 1.44269504088896341f);
-                top[h] = most[h];
+                float most = top[h];
+                FK_UNROLL for (uint i = 0; i < 8; ++i) most = max(most, max(s[i * 4 + h * 2], s[i * 4 + h * 2 + 1]));
+                most = max(most, simd_shuffle_xor(most, (ushort)1));
+                most = max(most, simd_shuffle_xor(most, (ushort)2));
+                // Powers of two of scaled differences: unit is log2(e) and what the scores still have to be scaled by.
+                const float from = most == -INFINITY ? 0.0f : most * unit, kept = exp2_fast(fma(top[h], unit, -from));
+                top[h] = most;
                 sum[h] *= kept;
                 FK_UNROLL for (uint i = 0; i < HD / 8; ++i) {
                     o[i * 4 + h * 2] *= kept;
                     o[i * 4 + h * 2 + 1] *= kept;
                 }
                 FK_UNROLL for (uint i = 0; i < 8; ++i) {
-                    s[i * 4 + h * 2] = exp2_fast((s[i * 4 + h * 2] - from) * 1.44269504088896341f);
-                    s[i * 4 + h * 2 + 1] = exp2_fast((s[i * 4 + h * 2 + 1] - from) * 1.44269504088896341f);
+                    s[i * 4 + h * 2] = exp2_fast(fma(s[i * 4 + h * 2], unit, -from));
+                    s[i * 4 + h * 2 + 1] = exp2_fast(fma(s[i * 4 + h * 2 + 1], unit, -from));
                     sum[h] += s[i * 4 + h * 2] + s[i * 4 + h * 2 + 1];
                 }
             }

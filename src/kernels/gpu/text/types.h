@@ -2,8 +2,9 @@
 namespace fk {
 
 // One step: what changes from one replay of a program to the next. R is the most rows a program takes.
-//   [0] rows, [1] output rows; from 8 on R tokens, R slots, R positions, R output rows.
-enum { STEP_ROWS = 0, STEP_OUTPUTS = 1, STEP_ARRAYS = 8 };
+//   [0] rows, [1] output rows, [2] tokens picked on the device, [3] ids below which they are picked; from 8 on
+//   R tokens, R slots, R positions, R output rows.
+enum { STEP_ROWS = 0, STEP_OUTPUTS = 1, STEP_PICKED = 2, STEP_LIMIT = 3, STEP_ARRAYS = 8 };
 template <int R> FK_FN int step_token(DEVICE const int* s, uint r) { return s[STEP_ARRAYS + r]; }
 template <int R> FK_FN int step_slot(DEVICE const int* s, uint r) { return s[STEP_ARRAYS + R + r]; }
 template <int R> FK_FN int step_position(DEVICE const int* s, uint r) { return s[STEP_ARRAYS + 2 * R + r]; }

@@ -65,6 +65,11 @@ class Engine {
     // rows may. The first call compiles what it needs. Error (unsupported) where the backend cannot.
     std::span<const float> embed(std::span<const StepInput> rows);
 
+    // Steps of one row, `first` and then the arg-max of each step's logits (ids below `limit`, the first of equals), all
+    // on the device. picked[i] follows step i; -1: no token can follow. `logits`: the last step's. False, and nothing
+    // done, where the backend cannot.
+    bool follow(const StepInput& first, std::int32_t limit, std::span<std::int32_t> picked, std::span<const float>* logits);
+
     // The texts that `forge inspect` prints.
     std::string print_plan(bool fused = true) const;
     std::string print_program(int rows) const;

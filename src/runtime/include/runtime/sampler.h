@@ -42,6 +42,11 @@ class Sampler {
                         std::uint64_t position, const std::uint32_t* mask = nullptr);
 
     const SamplingOptions& options() const { return options_; }
+    std::int32_t limit() const { return limit_; }
+    // Whether a draw is the arg-max of the logits and nothing else.
+    bool plain_greedy() const {
+        return options_.temperature == 0 && options_.repetition_penalty == 1 && options_.presence_penalty == 0 && options_.frequency_penalty == 0 && options_.logit_bias.empty();
+    }
 
   private:
     SamplingOptions options_;

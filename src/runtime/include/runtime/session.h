@@ -36,6 +36,13 @@ class Session {
     // Appends one token and computes the logits after it. No allocation.
     void append(std::int32_t token);
 
+    // Appends `token` and, but for the last, the tokens picked[i] that follow it: each the arg-max below `limit`, without
+    // a return to the host in between; logits() are those that picked.back() is the arg-max of. -1: no token can follow.
+    // False, with nothing appended, where the device cannot, the context is too short, or steps cannot be taken back.
+    bool append_greedy(std::int32_t token, std::int32_t limit, std::span<std::int32_t> picked);
+    // Takes the last `count` tokens back; there are no logits then. Not for recurrent models.
+    void take_back(int count);
+
     std::span<const float> logits() const;              // after the last token, [vocab]
     std::span<const std::int32_t> tokens() const;
     int capacity() const;                               // positions; append is an Error when tokens().size() reaches it

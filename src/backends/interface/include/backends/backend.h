@@ -46,6 +46,10 @@ class Executable {
     virtual void submit(const StepRows& step) = 0;     // does not allocate
     virtual void wait() = 0;                           // errors of the step are thrown here
     virtual std::span<const float> logits() const = 0; // [outputs of the last step, vocab]
+    // Steps of one row, each with the arg-max of the one before (ids below `limit`, the first of equals) as its token,
+    // without the host in between; picked[i] is the arg-max after step i, -1 where a logit is not a number. logits()
+    // are the last step's. False, with nothing done, where that cannot be.
+    virtual bool follow(const StepRows&, std::int32_t /*limit*/, std::span<std::int32_t> /*picked*/) { return false; }
     virtual void set_timing(bool on) = 0;
     virtual std::span<const LaunchTime> timings() const = 0;   // of the last step
     virtual std::uint64_t scratch_bytes() const = 0;

@@ -34,6 +34,7 @@ struct Grid {
     int x = 1, rows_per_group = 1, part_size = 0, window = 0;
     bool output_rows = false;
     int per_row = 1, groups = 0;
+    bool operator==(const Grid&) const = default;
 };
 
 struct Kernel {
@@ -50,9 +51,16 @@ struct Kernel {
     std::size_t dynamic_bytes() const;
 };
 
+// Kernels that do not depend on each other as one launch, each in its share of the grid's x. names: for every part the
+// names of its buffers, one name for one buffer; they are the result's parameters in the order of their first use.
+// Arrays of one name must be of one type.
+bool can_run_side_by_side(const Kernel& a, const Kernel& b);
+Kernel side_by_side(std::span<const Kernel> parts, std::span<const std::vector<std::string>> names);
+
 // The step record in device memory (text/types.h): words, and how a step is written into them.
 std::size_t step_words(int max_rows);
-void write_step(const StepRows& step, int max_rows, std::int32_t* words);
+// pick_limit: ids below it can be picked on the device.
+void write_step(const StepRows& step, int max_rows, std::int32_t* words, std::int32_t pick_limit = 0);
 
 // Threadgroups of a launch in a step.
 struct GridSize { unsigned x, y, z; };

@@ -103,6 +103,11 @@ Kernel conv(const Common& c, const DeltaShape& s);
 Kernel delta(const Common& c, const DeltaShape& s);
 Kernel gated_norm(const Common& c, int heads, int width, float eps);
 
+// The arg-max of the first row of "logits" made the next step's token: two kernels. "parts": pick_parts_bytes(),
+// "picked": a word for each step since the host wrote the step record.
+std::vector<Kernel> pick(const Common& c, std::int64_t vocab);
+std::size_t pick_parts_bytes();
+
 // Mixture of experts; kernels/experts says what each computes.
 struct RouteShape {
     int experts = 0, per_token = 0;
