@@ -10,14 +10,16 @@
 namespace forge::test {
 namespace {
 
-// Ids 3..88: a space, a newline and 84 printable characters.
+// Ids 3..88: a space, a newline and 84 printable characters, all but ten.
+std::string alphabet_without(const std::string& ten) {
+    std::string all = " \n";
+    for (char c = '!'; c <= '~'; ++c)
+        if (ten.find(c) == std::string::npos) all += c;
+    return all;
+}
+
 const std::string& alphabet() {
-    static const std::string characters = [] {
-        std::string all = " \n";
-        for (char c = '!'; c <= '~'; ++c)
-            if (std::string("$@[]\\^{|}~").find(c) == std::string::npos) all += c;
-        return all;
-    }();
+    static const std::string characters = alphabet_without("$@[]\\^{|}~");
     return characters;
 }
 
@@ -28,9 +30,9 @@ std::string byte_symbol(char c) {
     return std::string(1, c);
 }
 
-std::string tokenizer_json() {
+std::string tokenizer_json(const std::string& alphabet) {
     nlohmann::ordered_json vocab = {{"<pad>", 0}, {"<|im_start|>", 1}, {"<|im_end|>", 2}};
-    for (std::size_t i = 0; i < alphabet().size(); ++i) vocab[byte_symbol(alphabet()[i])] = 3 + i;
+    for (std::size_t i = 0; i < alphabet.size(); ++i) vocab[byte_symbol(alphabet[i])] = 3 + i;
     nlohmann::ordered_json added = nlohmann::ordered_json::array();
     for (int id = 0; id < 3; ++id) {
         const char* contents[] = {"<pad>", "<|im_start|>", "<|im_end|>"};
@@ -50,19 +52,26 @@ std::string read(const std::string& path) {
     return std::move(out).str();
 }
 
+std::string write_model(const std::string& name_of_folder, const std::string& alphabet) {
+    for (const char* name : {"config.json", "model.safetensors"}) write_temporary(name_of_folder + "/" + name, read(tiny_model("qwen3-tied") + "/" + name));
+    write_temporary(name_of_folder + "/tokenizer_config.json", R"({"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"})");
+    write_temporary(name_of_folder + "/chat_template.jinja",
+        "{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tools here') }}{% endif %}"
+        "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined %}{{ enable_thinking }}\n{% endif %}{% endif %}");
+    const std::string tokenizer = write_temporary(name_of_folder + "/tokenizer.json", tokenizer_json(alphabet));
+    return tokenizer.substr(0, tokenizer.rfind('/'));
+}
+
 }  // namespace
 
 const std::string& tiny_chat_model() {
-    static const std::string folder = [] {
-        for (const char* name : {"config.json", "model.safetensors"}) write_temporary(std::string("tiny-chat/") + name, read(tiny_model("qwen3-tied") + "/" + name));
-        write_temporary("tiny-chat/tokenizer_config.json", R"({"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"})");
-        write_temporary("tiny-chat/chat_template.jinja",
-            "{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('no tools here') }}{% endif %}"
-            "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-            "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined %}{{ enable_thinking }}\n{% endif %}{% endif %}");
-        const std::string tokenizer = write_temporary("tiny-chat/tokenizer.json", tokenizer_json());
-        return tokenizer.substr(0, tokenizer.rfind('/'));
-    }();
+    static const std::string folder = write_model("tiny-chat", alphabet());
+    return folder;
+}
+
+const std::string& tiny_json_model() {
+    static const std::string folder = write_model("tiny-json", alphabet_without("#$%&;@^`|~"));
     return folder;
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "http_client.h"
+#include "tiny_chat.h"
 
 namespace forge::test {
 namespace {
@@ -12,7 +13,11 @@ using testing::HasSubstr;
 
 class Structured : public testing::Test {
   protected:
-    static void SetUpTestSuite() { server_ = tiny_server().release(); }
+    static void SetUpTestSuite() {
+        server::ServeOptions options = tiny_options();
+        options.models[0].path = tiny_json_model();
+        server_ = tiny_server(options).release();
+    }
     static void TearDownTestSuite() {
         delete server_;
         server_ = nullptr;
