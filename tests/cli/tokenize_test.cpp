@@ -112,10 +112,10 @@ TEST(Tokenize, ModelsWithoutATokenizerAndMissingOnesAreNamed) {
     EXPECT_EQ(r.err, "error: there is no file or folder /no/such/file.gguf\n");
     r = run_forge({"tokenize", "qwen3:0.6b", "hi"});
     EXPECT_EQ(r.status, 1);
-    EXPECT_THAT(r.err, HasSubstr("models cannot be named NAME:TAG yet"));
+    EXPECT_THAT(r.err, HasSubstr("no model qwen3:0.6b in the store"));
     r = run_forge({"tokenize", "hf:org/name", "hi"});
     EXPECT_EQ(r.status, 1);
-    EXPECT_THAT(r.err, HasSubstr("models cannot be fetched by name yet"));
+    EXPECT_THAT(r.err, HasSubstr("forge pull hf:org/name fetches it"));
 }
 
 }  // namespace

@@ -283,7 +283,8 @@ class Packed(Fake):
         self.forge("inspect", reference, FORGE_HOME=self.other)
         self.pull(self.reference, "--as", "base:1")
         self.forge("verify", "base:1", "--run", FORGE_HOME=self.other)
-        self.assertEqual(self.forge("list", FORGE_HOME=self.other).stdout.count("\n"), 3)
+        listed = self.forge("list", FORGE_HOME=self.other).stdout
+        self.assertEqual([listed.count(name) for name in ("base:1", "/ada/model:tuned")], [1, 1], listed)
         self.forge("gc", FORGE_HOME=self.other)
         self.forge("verify", reference, "--run", FORGE_HOME=self.other)
 
