@@ -11,8 +11,8 @@ void check_fit(const std::string& path, const MemoryPlan& plan, const MachineMem
     const auto& [weights, cache, sequences, positions] = plan;
     if (weights.made > memory.total)
         fail(ErrorKind::out_of_memory,
-             "{}: its weights take {} of memory once they are converted, and this machine has {}; use a smaller quantisation, or a folder of "
-             "safetensors, which stays in its file",
+             "{}: its weights take {} of memory once they are converted, and this machine has {}; `forge pack` makes a model of "
+             "it that stays in its file, and a smaller quantisation takes less",
              path, format_bytes(weights.made), format_bytes(memory.total));
     const std::uint64_t needed = weights.made + cache;
     const std::string parts = fmt::format("{} of weights and {} of cache for {} sequence{} of {} positions", format_bytes(weights.made),

@@ -52,15 +52,26 @@ void Timeline::snapshot() {
         s.use = ++uses_;
         return;
     }
-    Snapshot made{tokens_.size(), ++uses_, {}};
+    engine_->read_state(slot_, make_snapshot(tokens_.size()).state.data());
+}
+
+void Timeline::add_snapshot(std::size_t length, std::span<const std::byte> state) {
+    if (!recurrent() || length == 0 || length > tokens_.size() || state.size() != state_bytes_) return;
+    std::erase_if(snapshots_, [&](const Snapshot& s) { return s.length == length; });
+    std::copy(state.begin(), state.end(), make_snapshot(length).state.begin());
+}
+
+// Room for one more, in place of the least recently used where the budget is spent.
+Timeline::Snapshot& Timeline::make_snapshot(std::size_t length) {
+    Snapshot made{length, ++uses_, {}};
     if ((snapshots_.size() + 1) * state_bytes_ > budget_ && !snapshots_.empty()) {
         auto oldest = std::min_element(snapshots_.begin(), snapshots_.end(), [](auto& a, auto& b) { return a.use < b.use; });
         made.state = std::move(oldest->state);
         snapshots_.erase(oldest);
     }
     made.state.resize(state_bytes_);
-    engine_->read_state(slot_, made.state.data());
     snapshots_.push_back(std::move(made));
+    return snapshots_.back();
 }
 
 void Timeline::clear() {

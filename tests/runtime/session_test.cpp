@@ -234,12 +234,16 @@ TEST(Session, AHybridsSecondTurnComputesOnlyNewTokens) {
     restored.restore(path);
     EXPECT_EQ(restored.feed(second), 220);
     EXPECT_TRUE(same_bits(copy(restored.logits()), expected));
-    std::filesystem::remove(path);
 
-    // A template that writes the last message anew: from its beginning on.
+    // A template that writes the last message anew: from its beginning on, also after a restart.
     std::vector<std::int32_t> other(first.begin(), first.begin() + 192);
     for (const std::int32_t id : long_text(40, 11)) other.push_back(id);
     EXPECT_EQ(session.feed(other), 190);
+    Session again(load("qwen3.5-moe", {.dtype = DType::f32, .ctx = 600}));
+    again.restore(path);
+    EXPECT_EQ(again.feed(other), 190);
+    EXPECT_TRUE(same_bits(copy(again.logits()), copy(session.logits())));
+    std::filesystem::remove(path);
 }
 
 TEST(Session, FullContextAndLongPromptsAreSentences) {

@@ -37,8 +37,14 @@ class Timeline {
     int step_end(int first, std::span<const std::int32_t> prompt) const;
     bool recurrent() const { return state_bytes_ > 0; }
 
-  private:
+    // The recurrent states after the first `length` tokens; the larger `use`, the later it was used.
     struct Snapshot { std::size_t length; std::uint64_t use; std::vector<std::byte> state; };
+    const std::vector<Snapshot>& snapshots() const { return snapshots_; }
+    // One that was saved with these tokens; `state` has Engine::state_bytes().
+    void add_snapshot(std::size_t length, std::span<const std::byte> state);
+
+  private:
+    Snapshot& make_snapshot(std::size_t length);
     std::size_t snapshot_before(std::size_t length) const;   // index, or snapshots_.size()
 
     std::shared_ptr<Engine> engine_;
