@@ -15,7 +15,7 @@ namespace forge {
 namespace {
 
 constexpr std::string_view header_magic = "FORGESHD", footer_magic = "FORGEEND";
-constexpr std::size_t header_bytes = 64, record_bytes = 56, plane_record_bytes = 32;
+constexpr std::size_t header_bytes = 64, record_bytes = 56;
 // Footer: a hash a plane, then the index's, the header's, and the magic.
 constexpr std::size_t footer_fixed = 24;
 
