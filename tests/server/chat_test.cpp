@@ -94,7 +94,7 @@ TEST_F(Chat, SeveralAnswersDifferAndRepeat) {
     Json stream = body;
     stream["stream"] = true;
     const Response r = post(stream);
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(streamed(r, i), a[static_cast<std::size_t>(i)]["message"]["content"]);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(Json(streamed(r, i)), a[static_cast<std::size_t>(i)]["message"]["content"]);
 }
 
 TEST_F(Chat, LogProbabilities) {
@@ -110,7 +110,7 @@ TEST_F(Chat, LogProbabilities) {
         EXPECT_EQ(e["top_logprobs"][0]["logprob"], e["logprob"]);
         EXPECT_LE(e["logprob"], 0);
     }
-    EXPECT_EQ(text, choice["message"]["content"]);
+    EXPECT_EQ(Json(text), choice["message"]["content"]);
     std::size_t streamed_entries = 0;
     for (const Json& e : post(chat({{"logprobs", true}, {"top_logprobs", 3}, {"stream", true}, {"ignore_eos", false}})).events())
         if (e.is_object() && e["choices"][0]["logprobs"].is_object()) streamed_entries += e["choices"][0]["logprobs"]["content"].size();
@@ -164,12 +164,12 @@ TEST_F(Chat, Completions) {
     EXPECT_EQ(r.json()["object"], "text_completion");
     std::string joined;
     for (const Json& t : choice["logprobs"]["tokens"]) joined += t.get<std::string>();
-    EXPECT_EQ(joined, choice["text"]);
+    EXPECT_EQ(Json(joined), choice["text"]);
     body["stream"] = true;
     std::string text;
     for (const Json& e : post(body, "/v1/completions").events())
         if (e.is_object()) text += e["choices"][0]["text"].get<std::string>();
-    EXPECT_EQ(text, choice["text"]);
+    EXPECT_EQ(Json(text), choice["text"]);
     // Ids of the same text say the same; several prompts are answered in order.
     const Json ids = ask(port(), "POST", "/tokenize", {{"content", "Once"}}).json()["tokens"];
     const Json both = post({{"prompt", {ids, ids}}, {"max_tokens", 10}, {"temperature", 0}}, "/v1/completions").json()["choices"];

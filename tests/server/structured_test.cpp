@@ -79,7 +79,7 @@ TEST_F(Structured, ForcedTokensChangeNothing) {
     std::string streamed;
     for (const Json& e : post(body).events())
         if (e.is_object() && !e["choices"].empty() && e["choices"][0]["delta"].contains("content")) streamed += e["choices"][0]["delta"]["content"].get<std::string>();
-    EXPECT_EQ(streamed, together["choices"][0]["message"]["content"]);
+    EXPECT_EQ(Json(streamed), together["choices"][0]["message"]["content"]);
 }
 
 TEST_F(Structured, EachProtocolHasItsWord) {
