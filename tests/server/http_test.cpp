@@ -31,7 +31,7 @@ TEST(Http, WhatIsNoRequestIsRefusedAndNothingElseHappens) {
         "GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + std::string(100000, 'x') + "\r\n\r\n",
         "GET /health HTTP/1.1\r\nHost: localhost\r\n: empty\r\n\r\n", "GET /health HTTP/1.1\r\nHost : localhost\r\n\r\n",
         "GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET //health HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET /v1/models/..%2f..%2fx HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        std::string("GET /health\0 HTTP/1.1\r\nHost: localhost\r\n\r\n", 46), "DELETE /health HTTP/1.1\r\nHost: localhost\r\n\r\n", "BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n"};
+        std::string("GET /health") + '\0' + " HTTP/1.1\r\nHost: localhost\r\n\r\n", "DELETE /health HTTP/1.1\r\nHost: localhost\r\n\r\n", "BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n"};
     for (const std::string& text : bad) {
         Connection c(server->port());
         c.send(text);
