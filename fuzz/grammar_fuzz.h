@@ -10,7 +10,7 @@
 inline void follow(forge::Grammar compiled) {
     static const auto vocabulary = [] {
         std::vector<std::string> tokens;
-        for (int b = 1; b < 256; ++b) tokens.emplace_back(1, static_cast<char>(b));
+        for (int b = 0; b < 256; ++b) tokens.emplace_back(1, static_cast<char>(b));
         for (const char* t : {"{\"", "\":", "\",\"", "ab", "\\u00", "1.5", "null", "}]", "\xC3\xA4z", "\xE6\x97"}) tokens.emplace_back(t);
         tokens.emplace_back();
         const auto end = static_cast<std::int32_t>(tokens.size() - 1);
