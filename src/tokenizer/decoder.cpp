@@ -6,7 +6,7 @@
 
 namespace forge {
 
-std::string Decoder::token_bytes(const Vocabulary& vocabulary, std::int32_t id, bool& is_byte) const {
+std::string Decoder::token_bytes(const TokenTable& vocabulary, std::int32_t id, bool& is_byte) const {
     is_byte = false;
     if (!vocabulary.has(id)) return {};
     std::string text(vocabulary.text(id));

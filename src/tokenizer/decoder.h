@@ -25,7 +25,7 @@ struct Decoder {
     bool strip_first_token = false;
 
     // What the token contributes. `is_byte` is set when it is one byte by fallback.
-    std::string token_bytes(const Vocabulary& vocabulary, std::int32_t id, bool& is_byte) const;
+    std::string token_bytes(const TokenTable& vocabulary, std::int32_t id, bool& is_byte) const;
 };
 
 // Joins tokens one at a time. Text comes out as soon as it is certain; with

@@ -51,8 +51,8 @@ constexpr std::array<std::string_view, 2> kNamesO200k = {"gpt-4o", "llama4"};
 
 }  // namespace
 
-Family family_by_name(std::string_view pre, std::string_view source) {
-    Family f;
+TokenizerFamily family_by_name(std::string_view pre, std::string_view source) {
+    TokenizerFamily f;
     if (one_of(pre, kNamesQwen2)) {
         f.nfc = true;
         add_splits(f.pre_tokenizer, {kQwen2});

@@ -11,13 +11,13 @@ namespace forge {
 
 extern const std::string_view kGpt2Pattern;  // what ByteLevel's use_regex applies
 
-struct Family {
+struct TokenizerFamily {
     PreTokenizer pre_tokenizer;
     bool nfc = false;
     bool ignore_merges = false;
     bool adds_bos = false;  // when the file does not say
 };
 // Throws Error naming `pre` when no family has this name.
-Family family_by_name(std::string_view pre, std::string_view source);
+TokenizerFamily family_by_name(std::string_view pre, std::string_view source);
 
 }  // namespace forge

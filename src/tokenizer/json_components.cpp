@@ -166,7 +166,7 @@ Surroundings parse_post_processor(const Json& json, const std::string& where) {
                         fail("{}: the ids of the special token \"{}\" are missing.", place, name);
                     for (const Json& id : ids) {
                         if (!id.is_number_unsigned() ||
-                            id.get<std::uint64_t>() > static_cast<std::uint64_t>(Vocabulary::kMaxId))
+                            id.get<std::uint64_t>() > static_cast<std::uint64_t>(TokenTable::kMaxId))
                             fail("{}: an id of the special token \"{}\" is not a token id.", place, name);
                         (after ? added.suffix : added.prefix).push_back(id.get<std::int32_t>());
                     }

@@ -56,9 +56,9 @@ class Loader {
     void tokens() {
         tokens_ = m_.strings("tokenizer.ggml.tokens");
         if (!tokens_ || tokens_->empty()) fail("{}: tokenizer.ggml.tokens is missing or empty.", where_);
-        if (tokens_->size() > static_cast<std::size_t>(Vocabulary::kMaxId) + 1)
+        if (tokens_->size() > static_cast<std::size_t>(TokenTable::kMaxId) + 1)
             fail("{}: tokenizer.ggml.tokens has {} entries; at most {} are accepted.", where_,
-                 tokens_->size(), Vocabulary::kMaxId + 1);
+                 tokens_->size(), TokenTable::kMaxId + 1);
         const std::vector<std::int64_t>* types = m_.integer_array("tokenizer.ggml.token_type");
         if (types && types->size() != tokens_->size())
             fail("{}: tokenizer.ggml.token_type has {} entries, tokenizer.ggml.tokens has {}.", where_,
@@ -152,7 +152,7 @@ class Loader {
     }
 
     bool byte_level() {
-        Family family = family_by_name(m_.string("tokenizer.ggml.pre", ""), where_);
+        TokenizerFamily family = family_by_name(m_.string("tokenizer.ggml.pre", ""), where_);
         if (m_.boolean("tokenizer.ggml.add_space_prefix", false))
             fail(ErrorKind::unsupported,
                  "{}: tokenizer.ggml.add_space_prefix with model gpt2 is not implemented.", where_);

@@ -18,9 +18,9 @@ std::int32_t checked_id(const Json& value, std::string_view what, std::string_vi
     if (!value.is_number_integer() || (value.is_number_integer() && !value.is_number_unsigned()))
         fail("{}: the id of {} is not a whole number from 0 on.", where, what);
     auto id = value.get<std::uint64_t>();
-    if (id > static_cast<std::uint64_t>(Vocabulary::kMaxId))
+    if (id > static_cast<std::uint64_t>(TokenTable::kMaxId))
         fail("{}: the id {} of {} is above the largest that is accepted, {}.", where, id, what,
-             Vocabulary::kMaxId);
+             TokenTable::kMaxId);
     return static_cast<std::int32_t>(id);
 }
 
@@ -209,7 +209,7 @@ void apply_tokenizer_config(Tokenizer::Impl& impl, std::string_view config_json,
             std::int64_t id = 0;
             bool number = !key.empty() && key.size() <= 9;
             for (char c : key) number = number && c >= '0' && c <= '9', id = id * 10 + (c - '0');
-            if (!number || id > Vocabulary::kMaxId || !entry.is_object())
+            if (!number || id > TokenTable::kMaxId || !entry.is_object())
                 fail("{}: added_tokens_decoder: \"{}\" is not a token id with an object.", where, key);
             add_token(impl, parse_added_token(entry, static_cast<std::int32_t>(id), where), where);
         }

@@ -101,8 +101,8 @@ ModelFile read_model(std::string_view bytes, const std::string& where) {
     for (ProtobufReader r(bytes, where); r.next();) {
         if (r.field() == 1) {
             m.pieces.push_back(read_piece(r.bytes(), where));
-            if (m.pieces.size() > static_cast<std::size_t>(Vocabulary::kMaxId))
-                fail("{}: the model has more than {} pieces.", where, Vocabulary::kMaxId);
+            if (m.pieces.size() > static_cast<std::size_t>(TokenTable::kMaxId))
+                fail("{}: the model has more than {} pieces.", where, TokenTable::kMaxId);
         }
         if (r.field() == 2) read_trainer(r.bytes(), where, m);
         if (r.field() == 3) read_normalizer(r.bytes(), where, m);

@@ -60,8 +60,8 @@ std::string decode_base64(const std::string& text, const std::string& where) {
 
 std::int64_t count_of(const Json& object, const char* key, const std::string& where) {
     const Json& v = json_member(object, key);
-    if (!v.is_number_unsigned() || v.get<std::uint64_t>() > static_cast<std::uint64_t>(Vocabulary::kMaxId))
-        fail("{}: \"{}\" must be a count up to {}.", where, key, Vocabulary::kMaxId);
+    if (!v.is_number_unsigned() || v.get<std::uint64_t>() > static_cast<std::uint64_t>(TokenTable::kMaxId))
+        fail("{}: \"{}\" must be a count up to {}.", where, key, TokenTable::kMaxId);
     return v.get<std::int64_t>();
 }
 

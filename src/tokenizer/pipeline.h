@@ -19,7 +19,7 @@ namespace forge {
 
 struct Tokenizer::Impl {
     std::string source;
-    Vocabulary vocabulary;
+    TokenTable vocabulary;
     StringIds ids;  // token text -> id, for token_id()
 
     bool unescape_first = false;  // U+2581 in the text is a space before anything is matched

@@ -4,7 +4,7 @@
 
 namespace forge {
 
-void Vocabulary::set(std::int32_t id, std::string_view text, TokenKind kind) {
+void TokenTable::set(std::int32_t id, std::string_view text, TokenKind kind) {
     if (id < 0 || id > kMaxId) fail(ErrorKind::internal, "Token id {} is outside 0..{}.", id, kMaxId);
     if (index(id) >= entries_.size()) entries_.resize(index(id) + 1);
     entries_[index(id)] = {arena_.size(), static_cast<std::uint32_t>(text.size()), kind, true};

@@ -12,7 +12,7 @@
 
 namespace forge {
 
-class Vocabulary {
+class TokenTable {
   public:
     // Files that name larger ids are refused: the tables are indexed by id.
     static constexpr std::int64_t kMaxId = (1 << 20) - 1;
