@@ -63,7 +63,7 @@ TEST(Cancel, InAllFourPhases) {
         first.close();
         EXPECT_TRUE(freed());
     }
-    EXPECT_EQ(metric(port, "forge_cancelled_total"), 5);
+    EXPECT_TRUE(becomes(port, "forge_cancelled_total", 5, 1.0));   // counted a little after the slot is free
 }
 
 TEST(Cancel, AFullQueueSaysWhenToComeBack) {
