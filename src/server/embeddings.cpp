@@ -26,9 +26,9 @@ Pooling default_pooling(const Engine& engine) {
 class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
   public:
     EmbeddingJob(std::shared_ptr<Served> served, std::vector<std::vector<std::int32_t>> texts, Pooling pooling, std::size_t dimensions,
-                 EmbeddingBody body, std::shared_ptr<http::Reply> reply, std::string path, double load_seconds)
+                 EmbeddingBody body, std::shared_ptr<http::Reply> reply, std::string path, Metrics& metrics, double load_seconds)
         : served_(std::move(served)), texts_(std::move(texts)), pooling_(pooling), dimensions_(dimensions), body_(std::move(body)),
-          reply_(std::move(reply)), path_(std::move(path)) {
+          reply_(std::move(reply)), path_(std::move(path)), metrics_(metrics) {
         answer_.model = served_->name;
         answer_.load_seconds = load_seconds;
         for (const auto& text : texts_) answer_.prompt_tokens += static_cast<std::int64_t>(text.size());
@@ -93,6 +93,7 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
 
     void gone() {
         if (!end()) return;
+        ++metrics_.cancelled;
         std::lock_guard lock(mutex_);
         served_->service.cancel(id_);
     }
@@ -104,6 +105,7 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
     EmbeddingBody body_;
     std::shared_ptr<http::Reply> reply_;
     std::string path_;
+    Metrics& metrics_;
     EmbeddingAnswer answer_;
     std::mutex mutex_;
     std::uint64_t id_ = 0;
@@ -168,7 +170,7 @@ void embed(const Call& call, EmbeddingRequest r, EmbeddingBody body) {
         texts[i].resize(context);
     }
     std::make_shared<EmbeddingJob>(served, std::move(texts), r.pooling.value_or(default_pooling(engine)), r.dimensions.value_or(hidden),
-                                   std::move(body), call.reply, call.request.path, load_seconds)->start();
+                                   std::move(body), call.reply, call.request.path, call.app.metrics, load_seconds)->start();
 }
 
 void openai_embeddings(const Call& call) {

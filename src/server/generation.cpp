@@ -123,8 +123,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
         else if (answers_.size() == 1) metrics_.between_tokens.add(std::chrono::duration<double>(now - last_token_).count());
         last_token_ = now;
         answers_[static_cast<std::size_t>(index)].add(delta);
-        if (!stream_) return true;
-        return reply_->write(writer_->delta(index, delta));
+        if (!stream_ || reply_->write(writer_->delta(index, delta))) return true;
+        // The connection knows that the client is gone and has not said so yet: gone() will find it done.
+        leave();
+        return false;
     }
 
     void done(int index, const TextDone& done) {
@@ -169,15 +171,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
     }
 
     void gone() {
-        std::vector<std::uint64_t> ids;
-        {
-            std::lock_guard lock(mutex_);
-            if (over_) return;
-            over_ = true;
-            ids = ids_;
-        }
+        std::lock_guard lock(mutex_);
+        if (!over_) leave();
+    }
+
+    // Nobody reads the answer any more. Call with the lock.
+    void leave() {
+        over_ = true;
         ++metrics_.cancelled;
-        for (const std::uint64_t id : ids) served_->service.cancel(id);
+        for (const std::uint64_t id : ids_) served_->service.cancel(id);
     }
 
     std::shared_ptr<Served> served_;
