@@ -2,22 +2,17 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "fields.h"
 
 namespace forge::server {
 namespace {
 
-std::string lower(std::string_view text) {
-    std::string out(text);
-    for (char& c : out) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-    return out;
-}
-
 // "[::1]:8080" -> "[::1]", "localhost:8080" -> "localhost".
 std::string without_port(std::string_view host) {
     const std::size_t bracket = host.rfind(']'), colon = host.rfind(':');
     if (colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket)) host = host.substr(0, colon);
-    return lower(host);
+    return ascii_lower(host);
 }
 
 }  // namespace
@@ -37,15 +32,15 @@ void Access::check_host() const {
     const std::string_view header = request_.header("host");
     const std::string host = without_port(header);
     if (options_.keys.empty() && !host.empty()) {
-        const bool known = http::is_loopback(host) || host == lower(options_.host) ||
-                           std::any_of(options_.hosts.begin(), options_.hosts.end(), [&](const std::string& h) { return lower(h) == host; });
+        const bool known = http::is_loopback(host) || host == ascii_lower(options_.host) ||
+                           std::any_of(options_.hosts.begin(), options_.hosts.end(), [&](const std::string& h) { return ascii_lower(h) == host; });
         if (!known)
             throw ApiError(403, "", fmt::format("the host {} is not a name of this server; start it with --allow-host {} if it is", host.substr(0, 200), host.substr(0, 200)));
     }
     const std::string_view origin = request_.header("origin");
     if (origin.empty() || allowed(origin)) return;
     const std::size_t scheme = origin.find("://");
-    if (scheme != std::string_view::npos && lower(origin.substr(scheme + 3)) == lower(header)) return;   // our own page
+    if (scheme != std::string_view::npos && ascii_lower(origin.substr(scheme + 3)) == ascii_lower(header)) return;   // our own page
     throw ApiError(403, "", fmt::format("pages of {} may not ask here; start the server with --cors {} to let them", std::string(origin.substr(0, 200)), std::string(origin.substr(0, 200))));
 }
 
@@ -53,7 +48,7 @@ void Access::check_key() const {
     if (options_.keys.empty() || request_.path == "/" || request_.path == "/health") return;
     std::string_view given = request_.header("x-api-key");
     if (const std::string_view authorization = request_.header("authorization"); !authorization.empty()) {
-        if (lower(authorization.substr(0, 7)) == "bearer ") given = authorization.substr(7);
+        if (ascii_lower(authorization.substr(0, 7)) == "bearer ") given = authorization.substr(7);
     }
     bool right = false;
     for (const std::string& key : options_.keys) right |= equal_in_constant_time(given, key);

@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/paths.h"
+#include "base/text.h"
 #include "transport/file_lock.h"
 #include "transport/hub_cache.h"
 
@@ -19,11 +19,6 @@ namespace forge {
 namespace {
 
 using Json = nlohmann::json;
-
-std::string variable(const char* name) {
-    const char* value = std::getenv(name);
-    return value ? value : "";
-}
 
 // Line breaks around a pasted token are not part of it; inside they would end a header.
 std::string trimmed(std::string text) {
@@ -103,9 +98,9 @@ bool forget_credential(const std::string& host) {
 
 std::string hub_token(const std::string& host) {
     for (const char* name : {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})
-        if (const std::string token = trimmed(variable(name)); !token.empty()) return token;
+        if (const std::string token = trimmed(environment(name)); !token.empty()) return token;
     if (const auto stored = stored_credential(host)) return stored->secret;
-    const std::string named = variable("HF_TOKEN_PATH");
+    const std::string named = environment("HF_TOKEN_PATH");
     const std::filesystem::path path = named.empty() ? hub_home() / "token" : std::filesystem::path(named);
     std::error_code error;
     if (std::filesystem::is_regular_file(path, error)) return trimmed(read_file(path));
@@ -113,8 +108,8 @@ std::string hub_token(const std::string& host) {
 }
 
 std::optional<Credential> registry_credential(const std::string& host) {
-    const std::string token = trimmed(variable("FORGE_REGISTRY_TOKEN"));
-    if (!token.empty() && variable("FORGE_REGISTRY") == host) return Credential{variable("FORGE_REGISTRY_USER"), token};
+    const std::string token = trimmed(environment("FORGE_REGISTRY_TOKEN"));
+    if (!token.empty() && environment("FORGE_REGISTRY") == host) return Credential{environment("FORGE_REGISTRY_USER"), token};
     return stored_credential(host);
 }
 

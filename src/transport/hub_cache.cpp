@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/error.h"
 #include "base/paths.h"
+#include "base/text.h"
 #include "transport/remote_digest.h"
 #include "transport/hub_choose.h"
 
@@ -15,14 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string variable(const char* name) {
-    const char* value = std::getenv(name);
-    return value ? value : "";
-}
-
 // As other tools read their variables: ~ and $HOME at the front.
 fs::path expanded(std::string text) {
-    const std::string home = variable("HOME");
+    const std::string home = environment("HOME");
     if (text == "~" || text.starts_with("~/")) text = home + text.substr(1);
     if (text.starts_with("$HOME")) text = home + text.substr(5);
     return text;
@@ -43,14 +38,14 @@ void make_folders(const fs::path& folder) {
 }  // namespace
 
 fs::path hub_home() {
-    if (const std::string home = variable("HF_HOME"); !home.empty()) return expanded(home);
-    if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) return expanded(cache) / "huggingface";
+    if (const std::string home = environment("HF_HOME"); !home.empty()) return expanded(home);
+    if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty()) return expanded(cache) / "huggingface";
     return expanded("~/.cache") / "huggingface";
 }
 
 HubCache HubCache::from_environment() {
     for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"})
-        if (const std::string root = variable(name); !root.empty()) return HubCache(expanded(root));
+        if (const std::string root = environment(name); !root.empty()) return HubCache(expanded(root));
     return HubCache(hub_home() / "hub");
 }
 

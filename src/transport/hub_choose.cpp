@@ -5,17 +5,11 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/json.h"
 
 namespace forge {
 namespace {
-
-std::string lower(std::string_view text) {
-    std::string out(text);
-    for (char& c : out)
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    return out;
-}
 
 std::string_view base_name(std::string_view path) {
     const std::size_t slash = path.rfind('/');
@@ -45,8 +39,8 @@ Part part_of(std::string_view path) {
 }
 
 bool answers_to(const std::string& model, std::string_view select) {
-    const std::string wanted = lower(select), stem = lower(base_name(model));
-    if (stem == wanted || lower(parent_name(model)) == wanted) return true;
+    const std::string wanted = ascii_lower(select), stem = ascii_lower(base_name(model));
+    if (stem == wanted || ascii_lower(parent_name(model)) == wanted) return true;
     if (stem.size() <= wanted.size() || !stem.ends_with(wanted)) return false;
     const char before = stem[stem.size() - wanted.size() - 1];
     return before == '-' || before == '.' || before == '_';
@@ -141,7 +135,7 @@ std::vector<std::string> files_of_index(std::string_view text, const std::string
 }
 
 bool is_gguf_model(std::string_view name) {
-    const std::string file = lower(base_name(name));
+    const std::string file = ascii_lower(base_name(name));
     if (!file.ends_with(".gguf") || !name.ends_with(".gguf") || file.size() == 5) return false;
     return file.find("mmproj") == std::string::npos && file.find("imatrix") == std::string::npos && !file.starts_with("adapter") && !file.starts_with("lora");
 }

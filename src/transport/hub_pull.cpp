@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include "base/log.h"
 #include "base/paths.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "transport/credentials.h"
 #include "transport/file_lock.h"
 #include "transport/hub_answers.h"
@@ -21,8 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string endpoint_of(const HubPullOptions& options) {
-    std::string endpoint = options.endpoint;
-    if (const char* value = std::getenv("HF_ENDPOINT"); endpoint.empty() && value) endpoint = value;
+    std::string endpoint = options.endpoint.empty() ? environment("HF_ENDPOINT") : options.endpoint;
     if (endpoint.empty()) endpoint = "https://huggingface.co";
     while (endpoint.ends_with('/')) endpoint.pop_back();
     return endpoint;
@@ -214,8 +213,8 @@ class Puller {
 
 HubPulled pull_from_hub(const HubCache& cache, const HubReference& reference, HubPullOptions options) {
     require_transport();
-    const char* offline = std::getenv("HF_HUB_OFFLINE");
-    if (offline && (std::string_view(offline) == "1" || std::string_view(offline) == "ON" || std::string_view(offline) == "YES" || std::string_view(offline) == "TRUE"))
+    const std::string offline = environment("HF_HUB_OFFLINE");
+    if (offline == "1" || offline == "ON" || offline == "YES" || offline == "TRUE")
         fail("HF_HUB_OFFLINE is set, so nothing is fetched; without it, forge pull {} goes to the network", reference.text());
     return Puller(cache, reference, options).pull();
 }

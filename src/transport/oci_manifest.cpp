@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "base/json.h"
 #include "transport/oci_registry.h"
 
@@ -73,11 +74,6 @@ std::string AuthChallenge::parameter(std::string_view name) const {
 
 std::vector<AuthChallenge> parse_challenges(std::string_view text) {
     std::vector<AuthChallenge> challenges;
-    const auto lower = [](std::string_view word) {
-        std::string out(word);
-        std::transform(out.begin(), out.end(), out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-        return out;
-    };
     const auto skip = [&](std::string_view these) {
         while (!text.empty() && these.find(text.front()) != std::string_view::npos) text.remove_prefix(1);
     };
@@ -96,7 +92,7 @@ std::vector<AuthChallenge> parse_challenges(std::string_view text) {
         }
         skip(" \t");
         if (!text.starts_with("=")) {
-            challenges.push_back({lower(name), {}});
+            challenges.push_back({ascii_lower(name), {}});
             continue;
         }
         text.remove_prefix(1);
@@ -113,7 +109,7 @@ std::vector<AuthChallenge> parse_challenges(std::string_view text) {
         } else {
             value = std::string(word());
         }
-        if (!challenges.empty() && challenges.back().parameters.size() < 20) challenges.back().parameters.emplace_back(lower(name), std::move(value));
+        if (!challenges.empty() && challenges.back().parameters.size() < 20) challenges.back().parameters.emplace_back(ascii_lower(name), std::move(value));
     }
     return challenges;
 }

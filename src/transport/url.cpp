@@ -4,16 +4,10 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace forge {
 namespace {
-
-std::string lower(std::string_view text) {
-    std::string out(text);
-    for (char& c : out)
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    return out;
-}
 
 int default_port(std::string_view scheme) { return scheme == "https" ? 443 : 80; }
 
@@ -40,7 +34,7 @@ Url parse_url(std::string_view text) {
     Url url;
     const std::size_t colon = text.find("://");
     if (colon == std::string_view::npos) fail("{} is no URL: http:// or https:// is wanted", shown_url(text));
-    url.scheme = lower(text.substr(0, colon));
+    url.scheme = ascii_lower(text.substr(0, colon));
     if (url.scheme != "http" && url.scheme != "https") fail("{}: the scheme should be http or https", shown_url(text));
     std::string_view rest = text.substr(colon + 3);
     rest = rest.substr(0, rest.find('#'));
@@ -53,7 +47,7 @@ Url parse_url(std::string_view text) {
     const std::size_t after_brackets = authority.starts_with("[") ? authority.find(']') : 0;
     if (after_brackets == std::string_view::npos) fail("{}: the address should end with ]", shown_url(text));
     const std::size_t port = authority.find(':', after_brackets);
-    url.host = lower(authority.substr(0, port));
+    url.host = ascii_lower(authority.substr(0, port));
     url.port = default_port(url.scheme);
     if (port != std::string_view::npos) {
         const std::string_view digits = authority.substr(port + 1);
