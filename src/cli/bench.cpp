@@ -52,7 +52,7 @@ class Bench {
         if (engine_->options().ctx < longest())
             fail("the tests need a context of {} tokens, and --ctx gives {}", longest(), engine_->options().ctx);
         session_ = std::make_unique<Session>(engine_);
-        if (options.limits) limits_ = std::make_unique<MachineLimits>(engine_->options().threads, isa());
+        if (options.limits) limits_ = std::make_unique<MachineLimits>(engine_->options().threads, isa_of(*engine_));
     }
 
     BenchRow measure(const Case& test, InterruptGuard& interrupt) {
@@ -82,7 +82,6 @@ class Bench {
         return row;
     }
 
-
   private:
     int longest() const {
         const int depth = *std::max_element(o_.depths.begin(), o_.depths.end());
@@ -90,13 +89,6 @@ class Bench {
         for (int n : o_.prompts) most = std::max(most, n + depth);
         for (int n : o_.generated) most = std::max(most, n + depth);
         return most;
-    }
-
-    Isa isa() const {
-        const std::string name = engine_->backend_name();
-        for (Isa isa : {Isa::avx512, Isa::avx2, Isa::neon})
-            if (name.find(forge::name_of(isa)) != std::string::npos) return isa;
-        return Isa::plain;
     }
 
     double limit_of(const Case& test) {

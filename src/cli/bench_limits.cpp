@@ -174,6 +174,12 @@ std::size_t buffer_size() {
 
 }  // namespace
 
+Isa isa_of(const Engine& engine) {
+    for (Isa isa : {Isa::avx512, Isa::avx2, Isa::neon})
+        if (engine.backend_name().find(name_of(isa)) != std::string::npos) return isa;
+    return Isa::plain;
+}
+
 MachineLimits::MachineLimits(int threads, Isa isa) : pool_(threads), isa_(isa), size_(buffer_size()) {
     memory_ = std::make_unique_for_overwrite<std::byte[]>(size_ + 64);
     buffer_ = memory_.get() + (64 - reinterpret_cast<std::uintptr_t>(memory_.get()) % 64) % 64;

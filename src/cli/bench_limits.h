@@ -8,8 +8,12 @@
 #include "base/dtype.h"
 #include "base/thread_pool.h"
 #include "kernels/cpu_kernel.h"
+#include "runtime/engine.h"
 
 namespace forge::cli {
+
+// The instruction set of the CPU backend that the engine runs on; plain for others.
+Isa isa_of(const Engine& engine);
 
 class MachineLimits {
   public:

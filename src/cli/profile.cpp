@@ -139,12 +139,6 @@ std::string trace_of(const std::vector<Phase>& phases) {
     return nlohmann::ordered_json{{"traceEvents", events}, {"displayTimeUnit", "ns"}}.dump(1) + "\n";
 }
 
-Isa isa_of(const Engine& engine) {
-    for (Isa isa : {Isa::avx512, Isa::avx2, Isa::neon})
-        if (engine.backend_name().find(name_of(isa)) != std::string::npos) return isa;
-    return Isa::plain;
-}
-
 std::vector<std::int32_t> any_tokens(int vocab, int count) {
     std::mt19937 random(12345);
     std::uniform_int_distribution<std::int32_t> any(0, vocab - 1);
