@@ -3,28 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tile_rows.h"
+
 namespace forge {
 namespace {
 
-std::uint32_t load_u32(const std::byte* at) {
-    std::uint32_t value;
-    std::memcpy(&value, at, sizeof value);
-    return value;
-}
-void store_u32(std::byte* at, std::uint32_t value) { std::memcpy(at, &value, sizeof value); }
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-// The rows of a tile in one plane, from a column's byte on; null past the last row.
-struct Rows {
-    const std::byte* at[kTiledRows];
-    Rows(const Plane& plane, std::int64_t first, std::int64_t rows, std::size_t from) {
-        for (int i = 0; i < kTiledRows; ++i)
-            at[i] = plane.data && first + i < rows
-                        ? plane.data + static_cast<std::size_t>(first + i) * plane.stride + from
-                        : nullptr;
-    }
-};
+using namespace tile;
+using Rows = TileRows<const std::byte>;
 
 // `count` elements of `bytes` bytes of each row, element by element.
 void interleave(const Rows& rows, std::int64_t count, std::size_t bytes, std::byte* out) {
@@ -159,7 +144,7 @@ void write_tile(const Weight& w, std::int64_t first, std::byte* tile) {
         const TileUnit unit = tile_unit(format, columns);
         const std::int64_t groups = ceil_div(columns, format.group);
         const auto rows = [&](const Plane& plane, std::int64_t from) {
-            return Rows(plane, first, w.rows, static_cast<std::size_t>(from));
+            return Rows(plane, first, w.rows, from);
         };
         if (unit.low_bits == 5 || unit.low_bits == 6)
             write_whole(rows(w.codes, column / 2), rows(w.codes_high, column * (unit.low_bits - 4) / 8), unit, columns, tile + unit.low);

@@ -3,29 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "quant/tiles.h"
+#include "tile_rows.h"
 
 namespace forge {
 namespace {
 
-std::uint32_t load_u32(const std::byte* at) {
-    std::uint32_t value;
-    std::memcpy(&value, at, sizeof value);
-    return value;
-}
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-// The rows of a tile in one plane, from a column's byte on; null past the last row.
-struct Rows {
-    std::byte* at[kTiledRows];
-    Rows(const Plane& plane, std::int64_t first, std::int64_t rows, std::int64_t from) {
-        for (int i = 0; i < kTiledRows; ++i)
-            at[i] = plane.data && first + i < rows
-                        ? const_cast<std::byte*>(plane.data) + static_cast<std::size_t>(first + i) * plane.stride + from
-                        : nullptr;
-    }
-};
+using namespace tile;
+using Rows = TileRows<std::byte>;
 
 // `count` elements of `bytes` bytes of each row, which lie row after row for each element.
 void separate(const std::byte* from, std::int64_t count, std::size_t bytes, const Rows& rows) {
