@@ -303,9 +303,6 @@ void matvec_rows_of(const Weight& w, const MatmulParams& p, const MatvecScratch&
 // Sums of x over the groups of w from its lane sums, for each row of x.
 inline void sum_groups(const Weight& w, const MatvecScratch& scratch, int tokens, const std::byte* x,
                        std::byte* out) {
-    const CodeKind kind = code_kind(w.format);
-    const bool shifted = w.tiled && (kind == CodeKind::nibbles_1 || kind == CodeKind::nibbles_2);   // see tile_words.h
-    if (w.format.offset == OffsetKind::none && !shifted) return;
     const InputLayout layout = input_layout(w);
     for (int t = 0; t < tokens; ++t) {
         const auto* lanes = reinterpret_cast<const float*>(
@@ -362,6 +359,18 @@ std::uint64_t order_of(const Weight& w) {
     const std::uint64_t words = sizeof(typename Path::X) == 2 ? 32 : 0;
     if constexpr (Path::tiled) return static_cast<std::uint64_t>(words ? Path::chunk : 0) | words | 128u;
     return static_cast<std::uint64_t>(input_layout(w).stride) | words | 64u;
+}
+
+// Whether x's sums over w's groups are used: for offsets, or for codes that a path takes too large.
+template <typename T>
+bool wants_sums(const Weight& w) {
+    if (w.format.offset != OffsetKind::none) return true;
+    bool shifted = false;
+    with_path<T>(w, [&](auto path) {
+        using Path = typename decltype(path)::type;
+        if constexpr (Path::tiled) shifted = Path(w.format).shift != 0;
+    });
+    return shifted;
 }
 
 // x' and lane sums of all rows of x in the order of `w`, from `at` on.
@@ -422,8 +431,8 @@ void matvec(const void* params, const StepRows& step, std::int64_t first, std::i
                 prepare_input<T, Path>(p, *p.w2, first_token, tokens, scratch, x2,
                                        reinterpret_cast<float*>(natural));
             });
-        sum_groups(*p.w, scratch, tokens, x, group_sums);
-        if (p.w2) sum_groups(*p.w2, scratch, tokens, w2_input, group_sums2);
+        if (wants_sums<T>(*p.w)) sum_groups(*p.w, scratch, tokens, x, group_sums);
+        if (p.w2 && wants_sums<T>(*p.w2)) sum_groups(*p.w2, scratch, tokens, w2_input, group_sums2);
         float* a[kMatvecTokens] = {};
         float* b[kMatvecTokens] = {};
         for (int t = 0; t < tokens; ++t) {
