@@ -11,14 +11,8 @@ namespace {
 
 using testing::HasSubstr;
 
-class Chat : public testing::Test {
+class Chat : public SharedServer<Chat> {
   protected:
-    static void SetUpTestSuite() { server_ = tiny_server().release(); }
-    static void TearDownTestSuite() {
-        delete server_;
-        server_ = nullptr;
-    }
-    static std::uint16_t port() { return server_->port(); }
     static Json chat(const Json& more = Json::object(), const std::string& text = "Hello") {
         Json body = {{"model", "tiny"}, {"messages", {{{"role", "user"}, {"content", text}}}}, {"max_tokens", 24}, {"temperature", 0}, {"ignore_eos", true}};
         body.update(more);
@@ -33,9 +27,7 @@ class Chat : public testing::Test {
                 text += e["choices"][0]["delta"]["content"].get<std::string>();
         return text;
     }
-    static server::ApiServer* server_;
 };
-server::ApiServer* Chat::server_ = nullptr;
 
 TEST_F(Chat, WholeAnswer) {
     const Response r = post(chat());

@@ -14,22 +14,15 @@
 namespace forge::test {
 namespace {
 
-class Embeddings : public testing::Test {
+class Embeddings : public SharedServer<Embeddings> {
   protected:
-    static void SetUpTestSuite() { server_ = tiny_server().release(); }
-    static void TearDownTestSuite() {
-        delete server_;
-        server_ = nullptr;
-    }
-    static Response post(const std::string& path, const Json& body) { return ask(server_->port(), "POST", path, body); }
+    static Response post(const std::string& path, const Json& body) { return ask(port(), "POST", path, body); }
     static Json vectors(const Json& body) {
         const Response r = post("/v1/embeddings", body);
         EXPECT_EQ(r.status, 200) << r.body;
         return r.json();
     }
-    static server::ApiServer* server_;
 };
-server::ApiServer* Embeddings::server_ = nullptr;
 
 double length(const Json& vector) {
     double squares = 0;
@@ -129,15 +122,15 @@ TEST_F(Embeddings, OllamaModelsAreFiles) {
     EXPECT_EQ(pull.status, 501);
     EXPECT_THAT(pull.json()["error"].get<std::string>(), testing::HasSubstr("started with"));
     EXPECT_EQ(post("/api/pull", Json::object()).status, 400);
-    const auto remove = [](const Json& body) { return ask(server_->port(), "DELETE", "/api/delete", body); };
+    const auto remove = [](const Json& body) { return ask(port(), "DELETE", "/api/delete", body); };
     EXPECT_EQ(remove({{"model", "tiny"}}).status, 501);
     EXPECT_EQ(remove({{"model", "another"}}).status, 404);
     EXPECT_EQ(remove({{"name", ""}}).status, 400);
-    const Json tag = ask(server_->port(), "GET", "/api/tags").json()["models"][0];
+    const Json tag = ask(port(), "GET", "/api/tags").json()["models"][0];
     EXPECT_EQ(tag["digest"].get<std::string>().size(), 64u);
-    EXPECT_FALSE(ask(server_->port(), "GET", "/api/ps").json()["models"][0].contains("expires_at"));   // it stays
+    EXPECT_FALSE(ask(port(), "GET", "/api/ps").json()["models"][0].contains("expires_at"));   // it stays
     post("/api/embed", {{"model", "tiny"}, {"input", "a"}, {"keep_alive", "5m"}});
-    const Json running = ask(server_->port(), "GET", "/api/ps").json()["models"][0];
+    const Json running = ask(port(), "GET", "/api/ps").json()["models"][0];
     EXPECT_THAT(running["expires_at"].get<std::string>(), testing::MatchesRegex("20..-..-..T..:..:..Z"));
     EXPECT_EQ(running["digest"], tag["digest"]);
     post("/api/embed", {{"model", "tiny"}, {"input", "a"}, {"keep_alive", -1}});

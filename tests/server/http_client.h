@@ -3,6 +3,8 @@
 
 #include <map>
 #include <memory>
+#include <gtest/gtest.h>
+
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -46,6 +48,25 @@ Response ask(std::uint16_t port, const std::string& method, const std::string& p
 // On any free port, without request logs.
 server::ServeOptions tiny_options();
 std::unique_ptr<server::ApiServer> tiny_server(const server::ServeOptions& options = tiny_options());
+
+// Tests of one suite share a server; Suite::options() says how it is started.
+template <typename Suite>
+class SharedServer : public testing::Test {
+  public:
+    static void SetUpTestSuite() { server_ = tiny_server(Suite::options()).release(); }
+    static void TearDownTestSuite() {
+        delete server_;
+        server_ = nullptr;
+    }
+    static server::ServeOptions options() { return tiny_options(); }
+
+  protected:
+    static std::uint16_t port() { return server_->port(); }
+
+  private:
+    static inline server::ApiServer* server_ = nullptr;
+};
+
 double metric(std::uint16_t port, const std::string& name);   // the sum over labels
 // Waits until a metric has a value; false after `seconds`.
 bool becomes(std::uint16_t port, const std::string& name, double value, double seconds);

@@ -9,22 +9,15 @@
 namespace forge::test {
 namespace {
 
-class Protocols : public testing::Test {
+class Protocols : public SharedServer<Protocols> {
   protected:
-    static void SetUpTestSuite() { server_ = tiny_server().release(); }
-    static void TearDownTestSuite() {
-        delete server_;
-        server_ = nullptr;
-    }
-    static Response post(const std::string& path, const Json& body) { return ask(server_->port(), "POST", path, body); }
+    static Response post(const std::string& path, const Json& body) { return ask(port(), "POST", path, body); }
     // What the OpenAI protocol answers to the same.
     static std::string expected(int tokens) {
         return post("/v1/chat/completions", {{"messages", {{{"role", "system"}, {"content", "Be."}}, {{"role", "user"}, {"content", "Hello"}}}}, {"temperature", 0}, {"max_tokens", tokens}})
             .json()["choices"][0]["message"]["content"].get<std::string>();
     }
-    static server::ApiServer* server_;
 };
-server::ApiServer* Protocols::server_ = nullptr;
 
 TEST_F(Protocols, Anthropic) {
     Json body = {{"model", "tiny"}, {"system", "Be."}, {"messages", {{{"role", "user"}, {"content", {{{"type", "text"}, {"text", "Hello"}, {"cache_control", {{"type", "ephemeral"}}}}}}}}}, {"max_tokens", 12}, {"temperature", 0}};
@@ -136,15 +129,15 @@ TEST_F(Protocols, Ollama) {
     EXPECT_EQ(whole["done"], true);
     const Json generated = post("/api/generate", {{"model", "tiny"}, {"system", "Be."}, {"prompt", "Hello"}, {"stream", false}, {"options", {{"temperature", 0}, {"num_predict", 12}}}}).json();
     EXPECT_EQ(generated["response"], text);
-    EXPECT_EQ(ask(server_->port(), "GET", "/api/tags").json()["models"][0]["name"], "tiny");
-    EXPECT_EQ(ask(server_->port(), "GET", "/api/ps").json()["models"][0]["model"], "tiny");
+    EXPECT_EQ(ask(port(), "GET", "/api/tags").json()["models"][0]["name"], "tiny");
+    EXPECT_EQ(ask(port(), "GET", "/api/ps").json()["models"][0]["model"], "tiny");
     EXPECT_EQ(post("/api/show", {{"model", "tiny"}}).json()["details"]["family"], "qwen3");
-    EXPECT_TRUE(ask(server_->port(), "GET", "/api/version").json().contains("version"));
+    EXPECT_TRUE(ask(port(), "GET", "/api/version").json().contains("version"));
     EXPECT_EQ(post("/api/chat", {{"model", "tiny"}, {"options", {{"frob", 1}}}}).json()["error"].is_string(), true);
     EXPECT_EQ(post("/api/chat", {{"model", "none"}, {"messages", body["messages"]}}).status, 404);
     // Without messages a model is loaded, or unloaded, and comes back by itself.
     EXPECT_EQ(post("/api/chat", {{"model", "tiny"}, {"keep_alive", 0}}).json()["done_reason"], "unload");
-    EXPECT_EQ(ask(server_->port(), "GET", "/api/ps").json()["models"].size(), 0u);
+    EXPECT_EQ(ask(port(), "GET", "/api/ps").json()["models"].size(), 0u);
     EXPECT_EQ(post("/api/chat", body).json()["message"]["content"], text);
 }
 

@@ -11,30 +11,26 @@ namespace {
 
 using testing::HasSubstr;
 
-class Structured : public testing::Test {
-  protected:
-    static void SetUpTestSuite() {
+class Structured : public SharedServer<Structured> {
+  public:
+    static server::ServeOptions options() {
         server::ServeOptions options = tiny_options();
         options.models[0].path = tiny_json_model();
-        server_ = tiny_server(options).release();
+        return options;
     }
-    static void TearDownTestSuite() {
-        delete server_;
-        server_ = nullptr;
-    }
+
+  protected:
     static Json chat(const Json& more) {
         Json body = {{"model", "tiny"}, {"messages", {{{"role", "user"}, {"content", "Hello"}}}}, {"max_tokens", 400}, {"temperature", 1}, {"seed", 3}};
         body.update(more);
         return body;
     }
-    static Response post(const Json& body, const std::string& path = "/v1/chat/completions") { return ask(server_->port(), "POST", path, body); }
+    static Response post(const Json& body, const std::string& path = "/v1/chat/completions") { return ask(port(), "POST", path, body); }
     static Json choice(const Response& r) {
         EXPECT_EQ(r.status, 200) << r.body;
         return r.json()["choices"][0];
     }
-    static server::ApiServer* server_;
 };
-server::ApiServer* Structured::server_ = nullptr;
 
 const Json person = Json::parse(R"({"type": "object", "properties": {"kind": {"const": "person of some importance"}, "age": {"type": "integer", "minimum": 10, "maximum": 99},
     "name": {"type": "string", "minLength": 1, "maxLength": 8}, "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2}}, "required": ["kind", "age", "name", "tags"], "additionalProperties": false})");
