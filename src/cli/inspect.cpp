@@ -57,13 +57,23 @@ void print_file(const ModelFile& file) {
 void print_types(const ModelFile& file) {
     struct Sum { std::size_t tensors = 0; std::int64_t elements = 0; std::uint64_t bytes = 0; };
     std::map<std::string, Sum> sums;
-    for (const Tensor& tensor : file.tensors) {
-        Sum& sum = sums[type_of(tensor)];
+    const auto add = [&](const std::string& type, std::int64_t elements, std::uint64_t bytes) {
+        Sum& sum = sums[type];
         ++sum.tensors;
-        sum.elements += tensor.elements();
-        sum.bytes += tensor.data.size();
+        sum.elements += elements;
+        sum.bytes += bytes;
+    };
+    if (file.packed) {   // the source's tensors are not there: its planes are
+        for (const ForgeModel::Shard& shard : file.packed->shards())
+            for (const PackedWeight& weight : shard.index.weights) {
+                std::uint64_t bytes = 0;
+                for (const PackedPlane& plane : weight.planes) bytes += plane.bytes;
+                add(describe(weight.format), weight.rows * weight.cols, bytes);
+            }
+    } else {
+        for (const Tensor& tensor : file.tensors) add(type_of(tensor), tensor.elements(), tensor.data.size());
     }
-    Table table({{"type"}, {"tensors", Table::Align::right}, {"elements", Table::Align::right},
+    Table table({{"type"}, {file.packed ? "weights" : "tensors", Table::Align::right}, {"elements", Table::Align::right},
                  {"size", Table::Align::right}, {"bits/element", Table::Align::right}});
     for (const auto& [type, sum] : sums)
         table.add({type, std::to_string(sum.tensors), format_count(static_cast<double>(sum.elements)), format_bytes(sum.bytes),
@@ -74,7 +84,7 @@ void print_types(const ModelFile& file) {
 void print_tensors(const ModelFile& file) {
     Table table({{"tensor"}, {"shape"}, {"type"}, {"size", Table::Align::right}});
     for (const Tensor& tensor : file.tensors)
-        table.add({tensor.name, shape_of(tensor), type_of(tensor), format_bytes(tensor.data.size())});
+        table.add({tensor.name, shape_of(tensor), type_of(tensor), file.packed ? "" : format_bytes(tensor.data.size())});
     fmt::print("\n{}", table.text());
 }
 

@@ -41,7 +41,7 @@ void pack(const Flags& flags) {
         options.prove = [&](const std::string& path) { return compute_proof(path, proof_prompt(path), options.threads); };
     const PackSummary made = pack_model(options);
     fmt::print("packed {}: {} parameters, {} in {} shards (from {} of weights), layout {}\n", options.output, format_count(static_cast<double>(made.parameters)),
-               format_bytes(made.bytes), made.shards, format_bytes(made.source_bytes), options.layout == WeightLayout::tiles ? "tiled16" : "rows");
+               format_bytes(made.bytes), made.shards, format_bytes(made.source_bytes), made.tiled > 0 ? "tiled16" : "rows");
     if (made.resumed > 0) fmt::print("{} shards were there from a run that had been stopped\n", made.resumed);
     if (made.shared > 0) fmt::print("{} of it were in the store already\n", format_bytes(made.shared));
 }

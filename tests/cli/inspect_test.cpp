@@ -1,5 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include <cstdio>
 #include <cstdlib>
@@ -35,6 +38,23 @@ TEST(Inspect, HuggingFaceFolder) {
     EXPECT_THAT(r.out, HasSubstr("Hugging Face safetensors"));
     EXPECT_THAT(r.out, HasSubstr("model.embed_tokens.weight"));
     EXPECT_THAT(r.out, HasSubstr("\"model_type\": \"qwen3\""));
+}
+
+TEST(Inspect, PackedModelsShowTheirPlanes) {
+    const std::filesystem::path folder = std::filesystem::temp_directory_path() / ("forge-inspect-" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder);
+    const std::string coded = folder / "coded.forge", plain = folder / "plain.forge";
+    auto r = run_forge({"pack", tiny_model("gguf-llama-q4_0/model.gguf"), "-o", coded, "--no-proof", "--layout", "tiled16"});
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_THAT(r.out, HasSubstr("layout tiled16"));
+    r = run_forge({"pack", tiny_model("qwen3-tied"), "-o", plain, "--no-proof", "--layout", "tiled16"});
+    EXPECT_THAT(r.out, HasSubstr("layout rows"));   // plain numbers have no tiles
+    r = run_forge({"inspect", coded});
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_THAT(r.out, HasSubstr(".forge made from GGUF"));
+    EXPECT_THAT(r.out, HasSubstr("q4/32 f16"));
+    EXPECT_THAT(r.out, testing::Not(HasSubstr(" 0 B")));
+    std::filesystem::remove_all(folder);
 }
 
 TEST(Inspect, MissingAndWrongFilesAreSentences) {

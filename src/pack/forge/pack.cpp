@@ -108,7 +108,10 @@ class Packer {
             source_bytes += source_.source_bytes(id);
         }
         const std::uint64_t bytes = lay_out_shard(weights);
-        for (const PackedWeight& weight : weights) by_format_[describe_format(weight.format)] += weight_bytes(weight);
+        for (const PackedWeight& weight : weights) {
+            by_format_[describe_format(weight.format)] += weight_bytes(weight);
+            summary_.tiled += weight.tiled ? 1 : 0;
+        }
         ManifestBlob blob{"shard", part.name, {}, bytes, shard_index_hash(weights), {}};
         for (const PackedWeight& weight : weights)
             if (std::find(blob.tensors.begin(), blob.tensors.end(), weight.key.name) == blob.tensors.end()) blob.tensors.push_back(weight.key.name);

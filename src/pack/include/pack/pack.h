@@ -29,6 +29,7 @@ struct PackSummary {
     std::uint64_t parameters = 0;
     std::uint64_t source_bytes = 0, bytes = 0;  // of tensors; of all blobs
     std::size_t shards = 0;
+    std::size_t tiled = 0;                      // weights in tiles of sixteen rows; the others lie in rows
     std::size_t resumed = 0;                    // shards that an earlier run had finished
     std::uint64_t shared = 0;                   // bytes of blobs that the store had before
 };
