@@ -73,21 +73,31 @@ std::string instrumentation() {
            " -fno-vectorize -fno-slp-vectorize -fno-omit-frame-pointer";
 }
 
+// Metal 4's tensors are C++17 and templates with parameters of class types, which clang takes from C++20 on.
+bool uses_tensors(const Library& library) {
+    return library.source.find("tensor_ops") != std::string::npos || library.source.find("metal_tensor") != std::string::npos;
+}
+
+std::string language(const Library& library, const CompileOptions& o) {
+    if (uses_tensors(library)) return " -std=c++20 -DEMU_CXX17 -DEMU_TENSOR -D__METAL_VERSION__=400 -Wno-missing-braces";
+    if (o.cxx17) return " -std=c++17 -DEMU_CXX17 -D__METAL_VERSION__=320";
+    return " -std=c++14 -Werror=c++17-extensions -D__METAL_VERSION__=320";
+}
+
 std::string flags(const Library& library, const CompileOptions& o) {
     std::string f =
-        "-x c++ " + std::string(o.cxx17 ? "-std=c++17" : "-std=c++14") + " -O2 -g1 -fPIC -I " + shim() +
-        " -D__METAL_VERSION__=320 -DEMU_MATRIX_LAYOUT=" + std::to_string(static_cast<int>(o.profile)) +
+        "-x c++" + language(library, o) + " -O2 -g1 -fPIC -I " + shim() +
+        " -DEMU_MATRIX_LAYOUT=" + std::to_string(static_cast<int>(o.profile)) +
         " -ffp-contract=off -fno-math-errno" + machine_flags() +
         " -Xclang -ffloat16-excess-precision=none -Xclang -fbfloat16-excess-precision=none"
         " -fvisibility=hidden -fno-exceptions -fno-rtti -nostdinc++ -Wno-unknown-attributes "
         "-Wno-ignored-attributes"
         " -Wno-duplicate-decl-specifier -Wno-unused -Wno-unknown-pragmas -Wno-psabi -Wno-vla-cxx-extension"
         " -Wno-pass-failed";
-    if (!o.cxx17) f += " -Werror=c++17-extensions";
     if (!library.preprocessed)
         f += " -Werror=double-promotion";  // a foreign text lets half become float silently, as in MSL
     if (o.address_spaces) f += " -DEMU_ADDRESS_SPACES -fenable-matrix";
-    if (o.cxx17) f += " -DEMU_CXX17";
+    if (o.zero_tensors) f += " -DEMU_ZERO_TENSORS";
     if (o.loose_alignment) f += " -fmax-type-align=4";
     if (o.check) f += instrumentation();
     if (o.syntax_only) f += " -fsyntax-only";

@@ -44,6 +44,7 @@ void Rewriter::template_parameters(int i) {
 
 // threadgroup T a[N], b;  inside a function.
 bool Rewriter::threadgroup_variable(int& i) {
+    if (is(i - 1, "<") || is(i - 1, ",") || is(i - 1, "=")) return false;   // of a type: tensor<threadgroup float, ...>
     int end = i + 1;
     while (end < n() && !is(end, ";")) {
         for (const char* other : {"*", "&", "(", ")", "{", "="})

@@ -27,8 +27,28 @@ template <class A> struct memory { static A of(void* p) { return (A)p; } };
 template <class A> struct memory<A&> { static A& of(void* p) { return *(A*)p; } };
 template <class A> struct ids { static A of(uint3 v) { return position<A, _vt<A>::n>::of(v); } };
 template <class A> struct ids<const A> : ids<A> {};
+#ifdef EMU_TENSOR
+template <class T> inline T bound_tensor(void* p, unsigned index) {
+    const long* shape = emu_tensor_shape(index);
+    typename T::extents_type e;
+    bool dense = true;
+    metal::array<long, T::get_rank()> strides;
+    for (size_t i = 0; i < T::get_rank(); i++) {
+        if (T::get_static_extent(i) == dynamic_extent) e._n[i] = (typename T::index_type)shape[i];
+        strides[i] = shape[T::get_rank() + i];
+        dense = dense && strides[i] == 0;
+    }
+    typedef decltype(T::_p) P;
+    return dense ? T((P)p, e) : T((P)p, e, strides);
+}
+#endif
 }
 )";
+
+// A tensor by value: its description is the host's.
+bool is_tensor(const Parameter& p) {
+    return p.type.find("tensor<") != std::string::npos && p.type.find_last_of("*&") == std::string::npos;
+}
 
 // An argument's expression; empty for an attribute that is not implemented.
 std::string argument(const Parameter& p, const std::string& type) {
@@ -51,6 +71,7 @@ std::string argument(const Parameter& p, const std::string& type) {
         {"quadgroup_index_in_threadgroup", "i->index / 4"},
         {"quadgroup_index_in_simdgroup", "i->lane / 4"}};
     const std::string index = std::to_string(p.index);
+    if (p.attribute == "buffer" && is_tensor(p)) return "bound_tensor<" + type + ">(b[" + index + "], " + index + ")";
     if (p.attribute == "buffer") return "memory<" + type + ">::of(b[" + index + "])";
     if (p.attribute == "threadgroup") return "memory<" + type + ">::of(t[" + index + "])";
     if (const auto it = positions.find(p.attribute); it != positions.end())

@@ -99,6 +99,23 @@ void emu_barrier(int kind, int flags, const char* file, int place) {
         metal_emu::threadgroup_barrier(w, f, here, flags);
 }
 
+// Scopes of several simdgroups begin at multiples of their number.
+unsigned emu_scope(unsigned simdgroups, const char* file, int place) {
+    Worker& w = *current_worker();
+    const Fiber& f = *w.current;
+    const std::uint32_t there = (w.threads + kLanes - 1) / kLanes, first = f.simdgroup / simdgroups * simdgroups;
+    const Site here{file, place, 0};
+    if (first + simdgroups > there)
+        w.stop("a scope of " + std::to_string(simdgroups) + " simdgroups in a threadgroup of " +
+               std::to_string(there) + " at " + describe(here) + "; " + describe(w, f));
+    if (w.simdgroups[f.simdgroup].width != kLanes)
+        w.stop("a tensor operation in a simdgroup of " + std::to_string(w.simdgroups[f.simdgroup].width) +
+               " lanes at " + describe(here) + "; " + describe(w, f));
+    return f.simdgroup - first;
+}
+
+const long* emu_tensor_shape(unsigned index) { return current_worker()->launch->tensor_shapes[index]; }
+
 // The place of a threadgroup variable: the first thread that comes by decides it.
 char* emu_threadgroup_static(unsigned id, unsigned size, unsigned alignment) {
     Worker& w = *current_worker();

@@ -56,6 +56,7 @@ struct CompileOptions {
     bool cache = true;             // keep and reuse the machine code
     bool cxx17 = false;            // foreign kernels
     bool loose_alignment = false;  // vectors at any 4-byte address
+    bool zero_tensors = false;     // cooperative tensors begin at 0, as some kernels suppose, not as NaN
     Profile profile = Profile::m1;
 };
 

@@ -14,7 +14,7 @@ struct ThreadIds {
 };
 using Entry = void (*)(void* const* buffers, void* const* threadgroup_memory, const ThreadIds*);
 
-inline constexpr int kBuffers = 31, kThreadgroupArguments = 8;
+inline constexpr int kBuffers = 31, kThreadgroupArguments = 8, kTensorRank = 4;
 
 struct Launch {
     Entry entry = nullptr;
@@ -26,6 +26,8 @@ struct Launch {
     // Read-only, and nothing between the same memory barriers writes it: only bounds are checked.
     bool constant[kBuffers] = {};
     std::size_t threadgroup_bytes[kThreadgroupArguments] = {};
+    // Of buffers that the kernel takes as tensor_handle: extents, innermost first, then as many strides.
+    long tensor_shapes[kBuffers][2 * kTensorRank] = {};
     bool check = false;      // the code is instrumented: report what breaks a rule
     std::uint64_t seed = 0;  // 0: lanes in order; else a random schedule
     int workers = 1;

@@ -82,6 +82,11 @@ __attribute__((convergent)) const char* emu_exchange(const void* v, unsigned n, 
                                                      int line);  // 32 slots x 64 B
 unsigned emu_lane(void);
 unsigned emu_simd_width(void);  // live width of this simdgroup
+// This thread's simdgroup within a scope of so many, which the threadgroup must have.
+__attribute__((convergent)) unsigned emu_scope(unsigned simdgroups, const char* file, int line);
+void emu_also_read(const void* p, unsigned n);   // checked builds: as if the kernel's text read it
+// Extents of the tensor that the host bound, and its strides (0: dense).
+const long* emu_tensor_shape(unsigned index);
 char* emu_threadgroup_static(unsigned id, unsigned size, unsigned align);
 float expf(float);
 float exp2f(float);
