@@ -83,6 +83,32 @@ TEST_P(WholeModels, FloatLogitsEqualTheReference) {
     }
 }
 
+// A prompt's steps have many rows and at most one output.
+TEST_P(WholeModels, OneOutputOfManyRowsEqualsTheReference) {
+    const std::vector<std::int32_t> ids = forced_ids();
+    const std::vector<float> expected = read_floats(GetParam().folder / "logits.f32");
+    for (const int rows : quick() ? std::vector{48} : std::vector{7, 48}) {
+        LoadOptions options;
+        options.device = device_;
+        options.dtype = DType::f32;
+        options.ctx = 160;
+        options.chunk = rows;
+        options.max_outputs = 1;
+        std::shared_ptr<Engine> engine;
+        try {
+            engine = Engine::load(GetParam().model.string(), options);
+        } catch (const Error& e) {
+            if (e.kind() != ErrorKind::unsupported) throw;
+            GTEST_SKIP() << e.what();
+        }
+        const auto vocab = static_cast<std::size_t>(engine->spec().vocab);
+        const std::size_t positions = std::min(ids.size(), expected.size() / vocab);
+        Session session(engine);
+        session.feed(std::span(ids).first(positions));
+        EXPECT_LE(worst_difference(session.logits(), std::span(expected).subspan((positions - 1) * vocab, vocab)), 1e-4 * largest(expected)) << "steps of " << rows << " rows";
+    }
+}
+
 // In 16 bits both backends round, in different places (the CPU's matrix kernels also round weights): so they are
 // held against the f32 reference, where the GPU may not be much farther off than the CPU.
 TEST_P(WholeModels, SixteenBitTokensEqualTheCpus) {

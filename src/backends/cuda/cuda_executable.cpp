@@ -108,7 +108,7 @@ void CudaExecutable::load_code(const gpu::GpuProgram& bound) {
 
 Pointer CudaExecutable::address(const gpu::Buffer& b, std::span<const Weight> weights) const {
     switch (b.place) {
-        case gpu::Place::step: return record_.at();
+        case gpu::Place::step: return record_.at(b.offset);
         case gpu::Place::arena: return arena_.at(b.offset);
         case gpu::Place::scratch: return scratch_.at(b.offset);
         case gpu::Place::plane: return weights_->plane(weights[static_cast<std::size_t>(b.index)], b.plane);

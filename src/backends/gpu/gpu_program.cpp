@@ -143,9 +143,16 @@ class Binder {
         }
         fail(ErrorKind::internal, "kernel parameter {} of launch {} cannot be bound", name, launch_->kernel);
     }
+    // A kernel that knows only of a step's rows takes its outputs for them, where these are what there is: it gets the
+    // step's record from their number on. (It may read nothing else of the record.)
     BoundKernel bound(Kernel kernel) const {
         BoundKernel b{std::move(kernel), {}};
-        for (const Param& p : b.kernel.params) b.buffers.push_back(buffer_of(p.name));
+        const bool outputs_for_rows = launch_->output_rows && !b.kernel.grid.output_rows;
+        if (outputs_for_rows) b.kernel.grid.output_rows = true;
+        for (const Param& p : b.kernel.params) {
+            b.buffers.push_back(buffer_of(p.name));
+            if (outputs_for_rows && b.buffers.back().place == Place::step) b.buffers.back().offset = outputs_word * sizeof(std::int32_t);
+        }
         return b;
     }
     void one(GpuLaunch& out, Kernel kernel) const { out.variants.push_back({program_.max_rows, {bound(std::move(kernel))}}); }

@@ -65,7 +65,7 @@ void MetalExecutable::encode(const Call& call, const StepRows& step, bool barrie
 
 Binding MetalExecutable::binding(const gpu::Buffer& b, std::span<const Weight> weights) const {
     switch (b.place) {
-        case gpu::Place::step: return {record_.get(), 0};
+        case gpu::Place::step: return {record_.get(), b.offset};
         case gpu::Place::arena: return {arena_.get(), b.offset};
         case gpu::Place::scratch: return {scratch_.get(), b.offset};
         case gpu::Place::plane: return weights_->plane(weights[static_cast<std::size_t>(b.index)], b.plane);

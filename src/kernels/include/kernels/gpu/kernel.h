@@ -59,6 +59,7 @@ Kernel side_by_side(std::span<const Kernel> parts, std::span<const std::vector<s
 
 // The step record in device memory (text/types.h): words, and how a step is written into them.
 std::size_t step_words(int max_rows);
+inline constexpr std::size_t outputs_word = 1;   // where the record says how many outputs there are
 // pick_limit: ids below it can be picked on the device.
 void write_step(const StepRows& step, int max_rows, std::int32_t* words, std::int32_t pick_limit = 0);
 
