@@ -46,9 +46,10 @@ class Device {
   public:
     virtual ~Device() = default;
     virtual const DeviceInfo& info() const = 0;
-    virtual std::shared_ptr<Buffer> allocate(std::size_t bytes) = 0;
+    // Labels are what Metal's tools and the emulator's counts call a buffer.
+    virtual std::shared_ptr<Buffer> allocate(std::size_t bytes, const char* label) = 0;
     // Whole pages of existing memory, which must outlive the buffer. Nothing is copied.
-    virtual std::shared_ptr<Buffer> wrap(const std::byte* pages, std::size_t bytes) = 0;
+    virtual std::shared_ptr<Buffer> wrap(const std::byte* pages, std::size_t bytes, const char* label) = 0;
     // Pipelines of all kernels in a source, by name. Throws with the compiler's words.
     virtual std::map<std::string, std::shared_ptr<Pipeline>> compile(const std::string& source, std::span<const std::string> names) = 0;
     // Buffers stay resident from here on.

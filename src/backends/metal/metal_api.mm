@@ -63,15 +63,15 @@ class MetalDevice final : public Device {
     }
     const DeviceInfo& info() const override { return info_; }
 
-    std::shared_ptr<Buffer> allocate(std::size_t bytes) override {
+    std::shared_ptr<Buffer> allocate(std::size_t bytes, const char* label) override {
         id<MTLBuffer> b = [device_.get() newBufferWithLength:std::max<std::size_t>(bytes, 16) options:kOptions];
         if (!b) fail(ErrorKind::out_of_memory, "the GPU could not allocate {} bytes; it can take {} in one buffer", bytes, info_.buffer_bytes);
-        return std::make_shared<MetalBuffer>(b);
+        return named(b, label);
     }
-    std::shared_ptr<Buffer> wrap(const std::byte* pages, std::size_t bytes) override {
+    std::shared_ptr<Buffer> wrap(const std::byte* pages, std::size_t bytes, const char* label) override {
         id<MTLBuffer> b = [device_.get() newBufferWithBytesNoCopy:const_cast<std::byte*>(pages) length:bytes options:kOptions deallocator:nil];
         if (!b) fail(ErrorKind::out_of_memory, "the GPU could not map {} bytes of a model; it can take {} in one buffer", bytes, info_.buffer_bytes);
-        return std::make_shared<MetalBuffer>(b);
+        return named(b, label);
     }
     std::map<std::string, std::shared_ptr<Pipeline>> compile(const std::string& source, std::span<const std::string> names) override {
         std::map<std::string, std::shared_ptr<Pipeline>> pipelines;
@@ -140,6 +140,14 @@ class MetalDevice final : public Device {
     double seconds() const override { return seconds_; }
 
   private:
+    static std::shared_ptr<Buffer> named(id<MTLBuffer> taken, const char* label) {
+        auto buffer = std::make_shared<MetalBuffer>(taken);
+        @autoreleasepool {
+            [taken setLabel:[NSString stringWithUTF8String:label]];
+        }
+        return buffer;
+    }
+
     // Barriers are ours (from the program), so Metal need not track.
     static constexpr MTLResourceOptions kOptions = (MTLResourceOptions)(MTLResourceStorageModeShared | MTLResourceHazardTrackingModeUntracked);
     Ref<id<MTLDevice>> device_;

@@ -11,7 +11,7 @@ namespace forge::metal {
 // Memory is shared with the host, so reading and writing are copies.
 class MetalCache final : public Cache {
   public:
-    MetalCache(Device& device, const gpu::GpuCacheLayout& layout) : layout_(layout), memory_(device.allocate(layout.bytes())) {
+    MetalCache(Device& device, const gpu::GpuCacheLayout& layout) : layout_(layout), memory_(device.allocate(layout.bytes(), "cache")) {
         device.make_resident({&memory_, 1});
     }
     std::uint64_t bytes() const override { return layout_.bytes(); }

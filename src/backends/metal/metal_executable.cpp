@@ -9,19 +9,19 @@ namespace forge::metal {
 
 MetalExecutable::MetalExecutable(std::shared_ptr<Device> device, const Program& program, const gpu::GpuProgram& bound, std::span<const Weight> weights,
                                  std::shared_ptr<Weights> mapped, std::shared_ptr<MetalCache> cache)
-    : device_(std::move(device)), weights_(std::move(mapped)), cache_(std::move(cache)), arena_(device_->allocate(program.arena_bytes)),
-      scratch_(device_->allocate(bound.scratch_bytes)), record_(device_->allocate(gpu::step_words(program.max_rows) * 4)), picked_offset_(bound.picked_offset), logits_(program.logits),
+    : device_(std::move(device)), weights_(std::move(mapped)), cache_(std::move(cache)), arena_(device_->allocate(program.arena_bytes, "arena")),
+      scratch_(device_->allocate(bound.scratch_bytes, "scratch")), record_(device_->allocate(gpu::step_words(program.max_rows) * 4, "step")), picked_offset_(bound.picked_offset), logits_(program.logits),
       vocab_(program.vocab), max_rows_(program.max_rows) {
     if (program.logits_type != DType::f32) fail(ErrorKind::unsupported, "embeddings are computed on the CPU only so far (--device cpu)");
     // Uninitialised reads show: all ones is a NaN in every type.
     std::memset(arena_->contents(), 0xff, arena_->bytes());
     for (const gpu::RopeAngles& rope : bound.ropes) {
         const std::vector<float> angles = gpu::rope_angles(rope, cache_->layout().capacity(), program.type);
-        ropes_.push_back(device_->allocate(angles.size() * sizeof(float)));
+        ropes_.push_back(device_->allocate(angles.size() * sizeof(float), "rope angles"));
         std::memcpy(ropes_.back()->contents(), angles.data(), angles.size() * sizeof(float));
     }
     for (const std::vector<float>& values : bound.constants) {
-        constants_.push_back(device_->allocate(values.size() * sizeof(float)));
+        constants_.push_back(device_->allocate(values.size() * sizeof(float), "constants"));
         std::memcpy(constants_.back()->contents(), values.data(), values.size() * sizeof(float));
     }
     device_->make_resident(ropes_);

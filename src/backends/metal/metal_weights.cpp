@@ -54,7 +54,7 @@ void Weights::map(std::vector<Range> ranges) {
         }
         if (high - low > device_->info().buffer_bytes)
             fail(ErrorKind::out_of_memory, "a weight of {} does not fit a GPU buffer, which takes {}", format_bytes(high - low), format_bytes(device_->info().buffer_bytes));
-        buffers_.push_back(device_->wrap(reinterpret_cast<const std::byte*>(low), high - low));
+        buffers_.push_back(device_->wrap(reinterpret_cast<const std::byte*>(low), high - low, "weights"));
         mapped_ += high - low;
         for (; i < end; ++i) planes_[ranges[i].low] = {buffers_.back().get(), reinterpret_cast<std::uintptr_t>(ranges[i].low) - low};
         device_->make_resident({&buffers_.back(), 1});
@@ -65,7 +65,7 @@ void Weights::copy(const std::vector<Range>& ranges) {
     std::size_t total = 0;
     for (const Range& r : ranges) total += (static_cast<std::size_t>(r.high - r.low) + 255) / 256 * 256;
     if (total == 0) return;
-    buffers_.push_back(device_->allocate(total));
+    buffers_.push_back(device_->allocate(total, "weights"));
     std::size_t at = 0;
     for (const Range& r : ranges) {
         const auto bytes = static_cast<std::size_t>(r.high - r.low);
@@ -80,7 +80,7 @@ void Weights::copy(const std::vector<Range>& ranges) {
 // Experts that do not lie one after the other: copied so.
 void Weights::stack(std::span<const Weight> stacked, int plane) {
     const std::size_t stride = gpu::expert_stride(stacked[0], plane);
-    buffers_.push_back(device_->allocate(stride * stacked.size()));
+    buffers_.push_back(device_->allocate(stride * stacked.size(), "weights"));
     for (std::size_t e = 0; e < stacked.size(); ++e)
         std::memcpy(buffers_.back()->contents() + e * stride, gpu::plane_of(stacked[e], plane).data, gpu::plane_bytes(stacked[e], plane));
     planes_[gpu::plane_of(stacked[0], plane).data] = {buffers_.back().get(), 0};

@@ -19,8 +19,8 @@ struct Source {
 
     void add_options(CLI::App& command) {
         command.add_option("file", path, "MSL source")->required()->check(CLI::ExistingFile);
-        command.add_option("-I", folders, "folder for #include")->type_name("DIR");
-        command.add_option("-D", defines, "macro")->type_name("NAME[=VALUE]");
+        command.add_option("-I", folders, "folder for #include")->type_name("DIR")->allow_extra_args(false);
+        command.add_option("-D", defines, "macro")->type_name("NAME[=VALUE]")->allow_extra_args(false);
         command.add_flag("--c++17", cxx17, "C++17 instead of C++14");
     }
     // Files without includes or macros of their own keep their text, and with it exact columns.

@@ -2,10 +2,12 @@
 #include <Block.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "metal_emu/touched.h"
 #include "objects.h"
 
 static std::string environment(const char* name) {
@@ -17,7 +19,8 @@ const EmuSettings& emu_settings() {
     static const EmuSettings settings = [] {
         const std::string check = environment("METAL_EMU_CHECK"), profile = environment("METAL_EMU_PROFILE");
         const int workers = std::atoi(environment("METAL_EMU_WORKERS").c_str());
-        return EmuSettings{!check.empty() && check != "0", std::strtoull(environment("METAL_EMU_SEED").c_str(), nullptr, 10), workers > 0 ? workers : 2,
+        const std::string count = environment("METAL_EMU_COUNT");
+        return EmuSettings{!check.empty() && check != "0", !count.empty() && count != "0", std::strtoull(environment("METAL_EMU_SEED").c_str(), nullptr, 10), workers > 0 ? workers : 2,
                            profile == "m5"   ? metal_emu::Profile::m5
                            : profile == "m3" ? metal_emu::Profile::m3
                                              : metal_emu::Profile::m1};
@@ -82,7 +85,23 @@ using Constants = std::vector<metal_emu::FunctionConstant>;
 }
 @end
 
+// Buffers that live, for buffer_use().
+static std::mutex g_buffers_mutex;
+static std::vector<EmuBuffer*> g_buffers;
+
+std::vector<metal_emu::BufferUse> metal_emu::buffer_use() {
+    std::lock_guard<std::mutex> lock(g_buffers_mutex);
+    std::vector<BufferUse> uses;
+    for (EmuBuffer* b : g_buffers) uses.push_back({b->_label ? [b->_label UTF8String] : "", b->_length, touched(b->_memory, b->_length)});
+    return uses;
+}
+
 @implementation EmuBuffer
+- (id)init {
+    std::lock_guard<std::mutex> lock(g_buffers_mutex);
+    g_buffers.push_back(self);
+    return self;
+}
 - (void*)contents {
     return _memory;
 }
@@ -101,6 +120,10 @@ using Constants = std::vector<metal_emu::FunctionConstant>;
     _label = label;
 }
 - (void)dealloc {
+    {
+        std::lock_guard<std::mutex> lock(g_buffers_mutex);
+        g_buffers.erase(std::find(g_buffers.begin(), g_buffers.end(), self));
+    }
     if (_own) std::free(_memory);
     if (_deallocator) {
         _deallocator(_memory, _length);
@@ -125,7 +148,7 @@ using Constants = std::vector<metal_emu::FunctionConstant>;
 
 static metal_emu::CompileOptions compile_options() {
     metal_emu::CompileOptions options;
-    options.check = emu_settings().check;
+    options.check = emu_settings().check || emu_settings().count;
     options.address_spaces = !options.check;
     options.profile = emu_settings().profile;
     return options;

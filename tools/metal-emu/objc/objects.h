@@ -14,10 +14,10 @@
 
 #include "metal_emu/compile.h"
 
-// What the environment asks for: METAL_EMU_CHECK=1 (findings fail the command buffer), METAL_EMU_SEED,
-// METAL_EMU_WORKERS, METAL_EMU_PROFILE=m1|m3|m5.
+// What the environment asks for: METAL_EMU_CHECK=1 (findings fail the command buffer), METAL_EMU_COUNT=1
+// (bytes can be counted, metal_emu/touched.h), METAL_EMU_SEED, METAL_EMU_WORKERS, METAL_EMU_PROFILE=m1|m3|m5.
 struct EmuSettings {
-    bool check;
+    bool check, count;
     uint64_t seed;
     int workers;
     metal_emu::Profile profile;

@@ -189,6 +189,8 @@ void touch(void* address, const Touch& t) {
     const auto a = reinterpret_cast<std::uintptr_t>(address);
     if (a - reinterpret_cast<std::uintptr_t>(f.stack) < kStackBytes) return;
     const bool threadgroup = address >= w.arena_low && address < w.arena_high;
+    if (!threadgroup && counting_touched()) mark_touched(w, a, t);
+    if (!w.launch->check) return;
     if (!check_place(w, f, a, t, threadgroup)) return;
     const Simdgroup& g = w.simdgroups[f.simdgroup];
     Access me;
@@ -217,7 +219,7 @@ void touch(void* address, const Touch& t) {
 
 void misaligned(void* address, const Touch& t) {
     Worker* const w = current_worker();
-    if (!w || !w->current) return;
+    if (!w || !w->current || !w->launch->check) return;
     const std::string finding = "misaligned " + name_of(t) + " of " + std::to_string(t.bytes) + " bytes at " +
                                 source_line(t.code) + " (address is " +
                                 std::to_string(reinterpret_cast<std::uintptr_t>(address) % t.bytes) +

@@ -11,6 +11,9 @@ struct Touch {
 };
 
 void touch(void* address, const Touch& touch);
+// touched.cpp
+bool counting_touched();
+void mark_touched(Worker& worker, std::uintptr_t address, const Touch& touch);
 void misaligned(void* address, const Touch& touch);
 
 }  // namespace metal_emu

@@ -60,6 +60,8 @@ struct Shadow {
     Access write, read;
 };
 
+struct TouchedPage;
+
 struct Worker {
     const Launch* launch = nullptr;
     std::vector<Fiber> fibers;
@@ -90,6 +92,9 @@ struct Worker {
     std::uint64_t random = 0;
     std::uintptr_t page_key = 0;  // the device shadow page used last
     Shadow* page = nullptr;
+    std::uintptr_t touched_key = 0;   // likewise of touched bytes, of the counting with this number
+    TouchedPage* touched_page = nullptr;
+    std::uint64_t touched_number = 0;
     int last_buffer = 0;
 
     Worker();
