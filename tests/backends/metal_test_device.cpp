@@ -20,7 +20,7 @@ bool quick() {
     return !value || *value != '1';
 }
 bool in_sample(const std::string& model) {
-    static const std::set<std::string> sample{"llama-gqa-tied", "gguf-llama-q4_0", "gguf-qwen3-kquants", "gemma3-new", "mixtral", "qwen3.5-moe"};
+    static const std::set<std::string> sample{"llama-gqa-tied", "gguf-llama-q4_0", "gguf-qwen3-kquants", "gemma3-new", "mixtral", "qwen3.5-moe", "gemma4-experts"};
     return !quick() || sample.count(model) > 0;
 }
 

@@ -213,15 +213,17 @@ TEST_F(Tensors, PlantedFaultsAreReportedAtTheirLines) {
             SCOPED_TRACE(f.name);
             for (const std::uint64_t seed : {0, 1}) {
                 std::vector<_Float16> x(1024, static_cast<_Float16>(1));
-                std::vector<float> y(1024);
+                std::vector<float> around(3072, -1), y(1024);
                 Launch l = launch_of(compiled, f.name, true);
                 bind(l, 0, x, true);
                 bind(l, 1, y);
+                l.buffers[1] = around.data() + 1024;   // a checked store past the end is not made
                 l.threadgroup_bytes[0] = 4096;
                 l.threads[0] = 64;
                 l.seed = seed;
                 memory_barrier();
                 const std::string found = joined(run(l));
+                for (std::size_t k = 0; k < 1024; ++k) EXPECT_TRUE(around[k] == -1 && around[2048 + k] == -1) << k;
                 if (f.finding == nullptr) {
                     EXPECT_EQ(found, "");
                     continue;

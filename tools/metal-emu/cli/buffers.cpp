@@ -1,8 +1,10 @@
 #include "cli/buffers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -70,6 +72,22 @@ double filled(const std::string& fill, std::size_t i, std::mt19937& random) {
     throw std::runtime_error("a buffer is filled with zero, ones, iota, random, nan or @FILE, not '" + fill + "'");
 }
 
+// "256" or "64x32": the product, and the extents of a tensor.
+std::size_t extents_of(const std::string& text, std::vector<long>& extents) {
+    std::size_t count = 1, at = 0;
+    do {
+        char* end = nullptr;
+        const unsigned long n = std::strtoul(text.c_str() + at, &end, 10);
+        const auto used = static_cast<std::size_t>(end - text.c_str());
+        if (used == at || n == 0 || n > (1ul << 30) || extents.size() == kTensorRank || (used < text.size() && text[used] != 'x'))
+            throw std::runtime_error("a count is a number from 1 on, or numbers with an x between, not '" + text + "'");
+        extents.push_back(static_cast<long>(n));
+        count = std::min<std::size_t>(count * n, std::size_t{1} << 40);
+        at = used + 1;
+    } while (at <= text.size());
+    return count;
+}
+
 void allocate(DescribedBuffer& b, std::size_t bytes) {
     b.bytes = bytes;
     b.memory.resize(bytes / sizeof(std::max_align_t) + 1);
@@ -99,16 +117,16 @@ DescribedBuffer describe_buffer(const std::string& text) {
         std::vector<double> values;
         std::stringstream list(rest);
         for (std::string one; std::getline(list, one, ',');) {
-            std::size_t end = 0;
-            values.push_back(std::stod(one, &end));
-            if (end != one.size()) throw std::runtime_error("'" + one + "' is no number");
+            char* end = nullptr;
+            values.push_back(std::strtod(one.c_str(), &end));
+            if (one.empty() || *end) throw std::runtime_error("'" + one + "' is no number");
         }
         allocate(b, values.size() * size);
         for (std::size_t i = 0; i < values.size(); i++) set(b.type, reinterpret_cast<std::byte*>(b.memory.data()) + i * size, values[i]);
         return b;
     }
     b.type = text.substr(eq + 1, star - eq - 1);
-    const std::size_t size = size_of(b.type), count = std::stoul(text.substr(star + 1));
+    const std::size_t size = size_of(b.type), count = extents_of(text.substr(star + 1, colon == std::string::npos ? colon : colon - star - 1), b.extents);
     if (count > (std::size_t{1} << 30)) throw std::runtime_error("a buffer has at most 2^30 elements here");
     allocate(b, count * size);
     auto* memory = reinterpret_cast<std::byte*>(b.memory.data());

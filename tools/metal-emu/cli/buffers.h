@@ -12,6 +12,7 @@ struct DescribedBuffer {
     int index = 0;
     std::string type;
     std::size_t bytes = 0;                 // as bound; the memory may be a little larger
+    std::vector<long> extents;   // as written: of a tensor, innermost first
     std::vector<std::max_align_t> memory;
 };
 

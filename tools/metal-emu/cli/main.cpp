@@ -2,12 +2,14 @@
 // metal-emu run FILE.metal KERNEL ... run one with described buffers
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
 
 #include "cli/buffers.h"
 #include "metal_emu/compile.h"
+#include "metal_emu/touched.h"
 
 namespace metal_emu {
 namespace {
@@ -40,6 +42,16 @@ struct Source {
     }
 };
 
+// A line a kernel: what must be bound to run it.
+void print(const Function& f) {
+    std::string text;
+    for (const Parameter& p : f.parameters) {
+        const bool bound = p.attribute == "buffer" || p.attribute == "threadgroup";
+        text += (text.empty() ? "" : ", ") + p.type + " " + p.name + (bound ? " [[" + p.attribute + "(" + std::to_string(p.index) + ")]]" : "");
+    }
+    std::printf("%s(%s)\n", f.name.c_str(), text.c_str());
+}
+
 int check(const Source& source) {
     const Library library = source.load();
     if (library.functions.empty()) throw std::runtime_error(source.path + " has no kernel");
@@ -58,7 +70,7 @@ int check(const Source& source) {
             std::fprintf(stderr, "%s: no address space, which Metal demands\n", line.c_str());
             warnings++;
         }
-    for (const Function& f : library.functions) std::printf("%s: %zu parameters\n", f.name.c_str(), f.parameters.size());
+    for (const Function& f : library.functions) print(f);
     return warnings ? 1 : 0;
 }
 
@@ -66,23 +78,49 @@ struct RunOptions {
     std::string kernel;
     std::vector<std::uint32_t> grid{1, 1, 1}, threads{32, 1, 1};
     std::vector<std::string> buffers, threadgroup, constants, show;
-    bool checked = false;
+    bool checked = false, touched = false, zero_tensors = false;
     std::uint64_t seed = 0;
     int workers = 1;
+    std::string profile = "m1";
 };
+
+Profile profile_of(const std::string& name) { return name == "m5" ? Profile::m5 : name == "m3" ? Profile::m3 : Profile::m1; }
+
+const Function& find_kernel(const Library& library, const std::string& name) {
+    std::string known;
+    for (const Function& f : library.functions) {
+        if (f.name == name) return f;
+        known += (known.empty() ? "" : ", ") + f.name;
+    }
+    throw std::runtime_error("there is no kernel " + name + "; the file has " + (known.empty() ? "none" : known));
+}
+
+// Kernels take their constants at these indices.
+void check_constants(const Library& library, const std::vector<FunctionConstant>& given) {
+    for (const FunctionConstant& g : given) {
+        bool known = false;
+        for (const FunctionConstant& c : declared_constants(library.source)) known = known || c.index == g.index;
+        if (!known) throw std::runtime_error("the file has no function constant of index " + std::to_string(g.index));
+    }
+}
+
 
 int run_kernel(const Source& source, const RunOptions& o) {
     const Library library = source.load();
     CompileOptions options;
-    options.check = o.checked;
+    options.check = o.checked || o.touched;
     options.cxx17 = source.cxx17;
-    options.address_spaces = !o.checked;
+    options.address_spaces = !options.check;
+    options.profile = profile_of(o.profile);
+    options.zero_tensors = o.zero_tensors;
+    const Function& function = find_kernel(library, o.kernel);
     std::vector<FunctionConstant> constants;
     for (const std::string& c : o.constants) {
         const auto eq = c.find('=');
         if (eq == std::string::npos) throw std::runtime_error("--constant wants INDEX=VALUE, not '" + c + "'");
         constants.push_back({std::stoi(c.substr(0, eq)), "", "", c.substr(eq + 1)});
     }
+    check_constants(library, constants);
     const Compiled compiled = compile(library, {o.kernel}, constants, options);
     std::fputs(compiled.log.c_str(), stderr);
     if (!compiled.ok) return 1;
@@ -100,27 +138,38 @@ int run_kernel(const Source& source, const RunOptions& o) {
         if (i < o.grid.size()) launch.grid[i] = o.grid[i];
         if (i < o.threads.size()) launch.threads[i] = o.threads[i];
     }
-    if (launch.threads[0] * launch.threads[1] * launch.threads[2] > 1024) throw std::runtime_error("a threadgroup has at most 1024 threads");
+    const std::uint64_t group = std::uint64_t{launch.threads[0]} * launch.threads[1] * launch.threads[2];
+    if (group == 0 || group > 1024) throw std::runtime_error("a threadgroup has from 1 to 1024 threads, not " + std::to_string(group));
+    if (std::uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2] == 0) throw std::runtime_error("the grid is empty");
     for (DescribedBuffer& b : buffers) {
         launch.buffers[b.index] = b.memory.data();
         launch.bytes[b.index] = b.bytes;
+        std::copy(b.extents.begin(), b.extents.end(), launch.tensor_shapes[b.index]);
     }
     for (const std::string& t : o.threadgroup) {
         const auto [index, bytes] = index_and_number(t);
         if (index >= kThreadgroupArguments || bytes > kThreadgroupMemory) throw std::runtime_error("--threadgroup wants INDEX=BYTES with an index below 8 and at most 32768 bytes");
         launch.threadgroup_bytes[index] = bytes;
     }
-    for (const Function& f : library.functions) {
-        if (f.name != o.kernel) continue;
-        for (const Parameter& p : f.parameters) {
-            if (p.attribute != "buffer") continue;
-            if (p.index >= kBuffers || !launch.buffers[p.index])
-                throw std::runtime_error("no buffer is bound at index " + std::to_string(p.index) + " (" + p.name + ")");
-            launch.read_only[p.index] = p.type.find("constant") != std::string::npos || p.type.find("const ") != std::string::npos;
-        }
+    for (const Parameter& p : function.parameters) {
+        if (p.attribute == "threadgroup" && launch.threadgroup_bytes[p.index] == 0)
+            throw std::runtime_error("the length of threadgroup memory " + std::to_string(p.index) + " (" + p.name + ") is not given: --threadgroup " + std::to_string(p.index) + "=BYTES");
+        if (p.attribute != "buffer") continue;
+        const bool optional = !p.condition.empty();
+        if (p.index >= kBuffers || (!launch.buffers[p.index] && !optional))
+            throw std::runtime_error("no buffer is bound at index " + std::to_string(p.index) + " (" + p.name + "): --buffer " + std::to_string(p.index) + "=TYPE*COUNT");
+        if (p.type.find("tensor<") != std::string::npos && launch.tensor_shapes[p.index][0] == 0)
+            throw std::runtime_error("buffer " + std::to_string(p.index) + " (" + p.name + ") is a tensor: describe its extents, innermost first, as in " + std::to_string(p.index) + "=f16*64x32");
+        launch.read_only[p.index] = p.type.find("constant") != std::string::npos || p.type.find("const ") != std::string::npos;
     }
+    if (o.touched) count_touched(true);
     const std::vector<std::string> findings = run(launch);
     for (const std::string& f : findings) std::fprintf(stderr, "finding: %s\n", f.c_str());
+    if (o.touched)
+        for (const DescribedBuffer& b : buffers) {
+            const TouchedBytes t = touched(b.memory.data(), b.bytes);
+            std::printf("buffer %d: %llu of %zu bytes read, %llu written\n", b.index, static_cast<unsigned long long>(t.read), b.bytes, static_cast<unsigned long long>(t.written));
+        }
     for (const std::string& s : o.show) {
         const auto [index, count] = index_and_number(s);
         bool known = false;
@@ -134,8 +183,21 @@ int run_kernel(const Source& source, const RunOptions& o) {
     return findings.empty() ? 0 : 1;
 }
 
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  metal-emu check kernels.metal\n"
+    "      every kernel compiles; prints what each takes\n"
+    "  metal-emu run kernels.metal add --grid 4 --threads 64 -b 0=f32*256:random -b 1=f32*256:iota -b 2=f32*256 --show 2=8\n"
+    "      runs 256 threads and prints 8 results\n"
+    "  metal-emu run kernels.metal add --checked --seed 7 ...\n"
+    "      reports races, accesses out of bounds, divergence and unwritten reads, with lanes in another order\n"
+    "  metal-emu run kernels.metal gemm --profile m5 -b 0=f16*64x32:@weights.bin ...\n"
+    "      cooperative elements as the M5 places them; buffer 0 is a tensor of rows of 64\n"
+    "Exit status: 0 clean, 1 a kernel does not compile or the run has findings, 2 wrong use.";
+
 int command(int argc, char** argv) {
     CLI::App app("Type-checks and runs Metal kernels on this CPU, thread by thread.");
+    app.footer(kExamples);
     app.require_subcommand(1);
     Source source;
     RunOptions options;
@@ -146,14 +208,21 @@ int command(int argc, char** argv) {
     runs.add_option("kernel", options.kernel, "its name")->required();
     runs.add_option("--grid", options.grid, "threadgroups: X or X,Y,Z")->delimiter(',');
     runs.add_option("--threads", options.threads, "threads of a threadgroup: X or X,Y,Z")->delimiter(',');
-    runs.add_option("-b,--buffer", options.buffers, "INDEX=TYPE*COUNT[:zero|ones|iota|random|nan|@FILE] or INDEX=TYPE:V,V,... with TYPE one of f32 f16 bf16 u32 i32 u16 u8");
-    runs.add_option("-t,--threadgroup", options.threadgroup, "INDEX=BYTES of threadgroup memory");
-    runs.add_option("--constant", options.constants, "function constant INDEX=VALUE");
-    runs.add_option("--show", options.show, "INDEX=COUNT: print a buffer's first values afterwards");
+    runs.add_option("-b,--buffer", options.buffers, "INDEX=TYPE*COUNT[:zero|ones|iota|random|nan|@FILE] or INDEX=TYPE:V,V,... with TYPE one of f32 f16 bf16 u32 i32 u16 u8; a tensor's COUNT is AxB")->allow_extra_args(false);
+    runs.add_option("-t,--threadgroup", options.threadgroup, "INDEX=BYTES of threadgroup memory")->allow_extra_args(false);
+    runs.add_option("--constant", options.constants, "function constant INDEX=VALUE")->allow_extra_args(false);
+    runs.add_option("--show", options.show, "INDEX=COUNT: print a buffer's first values afterwards")->allow_extra_args(false);
     runs.add_flag("--checked", options.checked, "report accesses out of bounds, races, divergence, unwritten reads");
+    runs.add_flag("--touched", options.touched, "print how many bytes of each buffer were read and written, each counted once");
+    runs.add_option("--profile", options.profile, "whose placement of matrix and tensor elements: m1, m3 or m5")->check(CLI::IsMember({"m1", "m3", "m5"}));
+    runs.add_flag("--zero-tensors", options.zero_tensors, "cooperative tensors begin at 0, not as NaN");
     runs.add_option("--seed", options.seed, "order of lanes, 0 = as numbered");
     runs.add_option("--workers", options.workers, "host threads")->check(CLI::Range(1, 64));
-    CLI11_PARSE(app, argc, argv);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+        return app.exit(e) == 0 ? 0 : 2;
+    }
     std::string reason;
     if (!compiler_available(&reason)) throw std::runtime_error(reason);
     return checks.parsed() ? check(source) : run_kernel(source, options);

@@ -55,7 +55,11 @@ int command(int argc, char** argv) {
     llama.add_option("folder", folder, "ggml/src/ggml-metal of a checkout")->required()->check(CLI::ExistingDirectory);
     mlx.add_option("folder", folder, "the include folder of MLX's Python package")->required()->check(CLI::ExistingDirectory);
     for (CLI::App* c : {&llama, &mlx}) c->add_option("--filter", filter, "only cases with this in their names");
-    CLI11_PARSE(app, argc, argv);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+        return app.exit(e) == 0 ? 0 : 2;
+    }
     std::string reason;
     if (!compiler_available(&reason)) throw std::runtime_error(reason);
     if (surveys.parsed()) return survey(options) ? 0 : 1;

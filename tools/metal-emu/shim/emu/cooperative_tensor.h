@@ -7,7 +7,7 @@ namespace metal {
 // Of a tile of R rows of C elements: element i of a thread. Profiles place elements differently.
 template <int C, int R, class Scope>
 struct _placement {
-    enum { kThreads = (int)Scope::_lanes * (int)Scope::_simdgroups };
+    static constexpr int kThreads = (int)Scope::_lanes * (int)Scope::_simdgroups;
 #if EMU_MATRIX_LAYOUT == 1   // dealt out one by one, row after row
     static constexpr int capacity() { return (C * R + kThreads - 1) / kThreads; }
     static METAL_FUNC void find(int i, unsigned lane, unsigned simdgroup, int& c, int& r) {
@@ -18,20 +18,20 @@ struct _placement {
 #else
     // In fragments; whole ones go to the simdgroups in turn, row after row of fragments.
 #if EMU_MATRIX_LAYOUT == 2   // 16x16, a lane has four neighbours of a row, and those of the row 8 further down
-    enum { kSide = 16, kElements = 8 };
+    static constexpr int kSide = 16, kElements = 8;
     static METAL_FUNC void within(int i, unsigned lane, int& c, int& r) {
         const int q = (int)(lane >> 2);
         r = ((q & 4) | (int)((lane >> 1) & 3)) + (i >> 2) * 8;
         c = ((q & 2) | (int)(lane & 1)) * 4 + i % 4;
     }
 #else   // 8x8, as simdgroup_matrix
-    enum { kSide = 8, kElements = 2 };
+    static constexpr int kSide = 8, kElements = 2;
     static METAL_FUNC void within(int i, unsigned lane, int& c, int& r) {
         r = _fm(lane);
         c = _fn(lane) + i;
     }
 #endif
-    enum { kColumns = (C + kSide - 1) / kSide, kFragments = kColumns * ((R + kSide - 1) / kSide) };
+    static constexpr int kColumns = (C + kSide - 1) / kSide, kFragments = kColumns * ((R + kSide - 1) / kSide);
     static constexpr int capacity() {
         return Scope::_lanes == 1 ? C * R : (kFragments + Scope::_simdgroups - 1) / Scope::_simdgroups * kElements;
     }

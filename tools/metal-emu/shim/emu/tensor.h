@@ -118,14 +118,14 @@ struct _is_tensor<tensor<T, E, D, Tags...>> : true_type {};
 
 // Who works together.
 struct execution_thread {
-    enum { _lanes = 1, _simdgroups = 1 };
+    static constexpr int _lanes = 1, _simdgroups = 1;
 };
 struct execution_simdgroup {
-    enum { _lanes = 32, _simdgroups = 1 };
+    static constexpr int _lanes = 32, _simdgroups = 1;
 };
 template <int N>
 struct execution_simdgroups {
-    enum { _lanes = 32, _simdgroups = N };
+    static constexpr int _lanes = 32, _simdgroups = N;
 };
 
 }  // namespace metal
