@@ -29,19 +29,33 @@ struct VerifyOptions {
     int threads = 0;
 };
 
-bool verify_bytes(const std::string& model, const ModelFile& file, ThreadPool& pool) {
+// What mends a model whose bytes are wrong.
+std::string repair_of(const std::string& model, const std::string& path) {
+    if (!path.ends_with(".json")) return fmt::format("to mend {}, copy it again, or pack it again from its source with --force", model);
+    return fmt::format("to mend {0}, pull it again, or pack it again from its source (forge pack SRC -o {0} --force): blobs that are damaged or missing are replaced, "
+                       "the others stay", model);
+}
+
+// nullptr: its bytes are wrong, which has been said.
+std::shared_ptr<ModelFile> verify_bytes(const std::string& model, const std::string& path, ThreadPool& pool) {
     using Clock = std::chrono::steady_clock;
     const auto rate = [](std::uint64_t bytes, Clock::duration time) { return static_cast<double>(bytes) / std::max(1e-9, std::chrono::duration<double>(time).count()) / 1e9; };
+    if (!is_forge(path)) fail("{} is no .forge model, so it holds no hashes; `forge pack` makes one of it", path);
+    // Before the model is opened: damage may be where opening stumbles over it.
     const auto start = Clock::now();
-    const std::vector<std::string> wrong = wrong_blobs(file, pool);
+    const std::vector<std::string> wrong = wrong_blobs(path, pool);
     const auto middle = Clock::now();
     for (const std::string& sentence : wrong) log_message(LogLevel::error, sentence);
-    if (!wrong.empty()) return false;
-    file.packed->verify(pool);
-    const std::uint64_t bytes = file.packed->manifest().bytes();
-    fmt::print("{}: {} blobs, {}: every BLAKE3 ({:.1f} GB/s) and XXH3 ({:.1f} GB/s) is as stated\n", model, file.packed->manifest().blobs.size(), format_bytes(bytes),
-               rate(bytes, middle - start), rate(file.packed->plane_bytes(), Clock::now() - middle));
-    return true;
+    if (!wrong.empty()) {
+        log_message(LogLevel::error, repair_of(model, path));
+        return nullptr;
+    }
+    auto file = open_model_file(path);
+    file->packed->verify(pool);
+    const std::uint64_t bytes = file->packed->manifest().bytes();
+    fmt::print("{}: {} blobs, {}: every BLAKE3 ({:.1f} GB/s) and XXH3 ({:.1f} GB/s) is as stated\n", model, file->packed->manifest().blobs.size(), format_bytes(bytes),
+               rate(bytes, middle - start), rate(file->packed->plane_bytes(), Clock::now() - middle));
+    return file;
 }
 
 bool verify_run(const VerifyOptions& o, const ModelFile& file) {
@@ -61,21 +75,21 @@ bool verify_run(const VerifyOptions& o, const ModelFile& file) {
     return good;
 }
 
+bool verify_model(const VerifyOptions& o, const std::string& path, ThreadPool& pool) {
+    const auto file = verify_bytes(o.model, path, pool);
+    return file && (!o.run || verify_run(o, *file));
+}
+
 int verify(const VerifyOptions& o) {
     ThreadPool pool(o.threads);
-    if (!o.model.empty()) {
-        const auto file = open_model_file(model_path(o.model));
-        const bool good = verify_bytes(o.model, *file, pool) && (!o.run || verify_run(o, *file));
-        return good ? exit_ok : exit_failed;
-    }
+    if (!o.model.empty()) return verify_model(o, model_path(o.model), pool) ? exit_ok : exit_failed;
     const Store store = Store::open();
     bool good = true;
     for (const ModelName& name : store.list()) {
         try {
             VerifyOptions one = o;
             one.model = name.text();
-            const auto file = open_model_file(store.manifest_path(name).string());
-            good = verify_bytes(one.model, *file, pool) && (!o.run || verify_run(one, *file)) && good;
+            good = verify_model(one, store.manifest_path(name).string(), pool) && good;
         } catch (const Error& error) {
             log_message(LogLevel::error, error.what());
             good = false;
@@ -97,7 +111,7 @@ void add_verify(CLI::App& app, int& status) {
     command->footer("Examples:\n"
                     "  forge verify qwen3:q4_k_m --run\n"
                     "  forge verify model.forge\n"
-                    "Exit status 1 when something differs.");
+                    "What is damaged or missing is named, with what mends it. Exit status 1 when something differs.");
     command->callback([options, &status] { status = verify(*options); });
 }
 

@@ -175,11 +175,11 @@ bool is_forge(const std::string& path) {
     return file->bytes().size() >= 8 && std::memcmp(file->bytes().data(), "FORGEMDL", 8) == 0;
 }
 
-std::shared_ptr<ModelFile> open_forge(const std::string& path) {
+ForgeBlobs find_forge_blobs(const std::string& path) {
     const fs::path p(path);
     if (p.extension() == ".json") {
         const fs::path blobs = p.parent_path().parent_path() / "blobs";
-        return open_forge_blobs(read_file(p), path, [&](const ManifestBlob& entry) {
+        return {read_file(p), [blobs, path](const ManifestBlob& entry) {
             const fs::path where = blob_path_in(blobs, entry.digest);
             std::error_code ignored;
             if (!fs::exists(where, ignored))
@@ -187,17 +187,22 @@ std::shared_ptr<ModelFile> open_forge(const std::string& path) {
             BlobBytes blob{MappedFile::open(where.string()), 0, {}};
             blob.bytes = blob.file->bytes();
             return blob;
-        });
+        }};
     }
     const auto file = MappedFile::open(path);
     const Container container = read_container(file->bytes(), path);
-    return open_forge_blobs(container.manifest, path, [&](const ManifestBlob& entry) {
-        for (const ContainedBlob& there : container.blobs)
-            if (there.digest == entry.digest)
-                return BlobBytes{file, static_cast<std::size_t>(there.offset),
-                                 file->bytes().subspan(static_cast<std::size_t>(there.offset), static_cast<std::size_t>(there.bytes))};
+    return {std::string(container.manifest), [file, path, there = container.blobs](const ManifestBlob& entry) {
+        for (const ContainedBlob& blob : there)
+            if (blob.digest == entry.digest)
+                return BlobBytes{file, static_cast<std::size_t>(blob.offset),
+                                 file->bytes().subspan(static_cast<std::size_t>(blob.offset), static_cast<std::size_t>(blob.bytes))};
         fail("{} is not in the file's directory ({})", label(path, entry), entry.digest.hex());
-    });
+    }};
+}
+
+std::shared_ptr<ModelFile> open_forge(const std::string& path) {
+    const ForgeBlobs blobs = find_forge_blobs(path);
+    return open_forge_blobs(blobs.manifest, path, blobs.lookup);
 }
 
 }  // namespace forge

@@ -22,23 +22,6 @@ namespace forge {
 
 namespace fs = std::filesystem;
 
-namespace store_files {
-
-void make_folders(const fs::path& folder) {
-    std::error_code reason;
-    fs::create_directories(folder, reason);
-    if (reason) fail(ErrorKind::io, "cannot create the folder {}: {}", folder.string(), reason.message());
-}
-
-void flush_folder(const fs::path& folder) {
-    const int fd = ::open(folder.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;  // the rename itself succeeded; some file systems cannot flush folders
-    ::fsync(fd);
-    ::close(fd);
-}
-
-}  // namespace store_files
-
 namespace {
 
 using namespace store_files;
@@ -93,6 +76,16 @@ std::optional<std::uint64_t> Store::size_of(const Digest& digest) const {
 
 bool Store::has(const Digest& digest) const { return size_of(digest).has_value(); }
 
+bool Store::is_intact(const Digest& digest, std::uint64_t bytes, const std::function<void(std::uint64_t)>& advance) const {
+    if (size_of(digest) != bytes) return false;
+    Blake3 hasher;
+    return read_pieces(blob_path(digest), [&](std::span<const std::byte> piece) {
+        hasher.update(piece);
+        if (advance) advance(piece.size());
+        return true;
+    }) && hasher.finish() == digest;
+}
+
 std::shared_ptr<MappedFile> Store::open_blob(const Digest& digest) const {
     if (!has(digest))
         fail(ErrorKind::not_found, "the store {} lacks the blob {}; pull or pack the model again", root_.string(), digest.hex());
@@ -118,7 +111,7 @@ fs::path Store::partial(std::string_view key) const {
 
 Digest Store::put(std::span<const std::byte> bytes) const {
     const Digest digest = blake3(bytes);
-    if (size_of(digest) == bytes.size()) return digest;
+    if (size_of(digest) == bytes.size() && has_bytes(blob_path(digest), bytes)) return digest;
     static std::atomic<int> serial{0};  // threads of one process may write the same blob
     const fs::path file = partial(fmt::format("put-{}-{}", ::getpid(), ++serial));
     write_file_atomically(file, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -135,9 +128,13 @@ Digest Store::adopt(const fs::path& file, const std::optional<Digest>& expected,
     const fs::path target = blob_path(digest);
     std::error_code reason;
     const auto bytes = fs::file_size(file, reason);
-    if (!reason && size_of(digest) == bytes) {
-        remove_quietly(file);
-        return digest;
+    if (const auto there = size_of(digest); there && !reason) {
+        // Compared, since the right bytes are at hand: a disk may have changed those that are there.
+        if (*there == bytes && has_bytes_of(target, file)) {
+            remove_quietly(file);
+            return digest;
+        }
+        log_warn("the blob {} in the store was damaged; it is replaced", digest.hex());
     }
     seal(file);
     make_folders(target.parent_path());
@@ -213,9 +210,7 @@ GcResult Store::gc(bool dry_run) const {
     }
     GcResult result;
     const auto sweep = [&](const fs::path& file) {
-        std::error_code reason;
-        const auto bytes = fs::file_size(file, reason);
-        if (!reason) result.bytes += bytes;
+        result.bytes += bytes_at(file);
         if (!dry_run) remove_quietly(file);
     };
     for (const fs::path& folder : entries(root_ / "blobs"))

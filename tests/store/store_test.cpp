@@ -84,6 +84,49 @@ TEST(Store, AdoptsAFileOnlyWithTheDigestThatIsExpected) {
     for (const char* key : {"", "a/b", "..", ".hidden"}) EXPECT_ERROR(store.partial(key), internal, "no name");
 }
 
+// Changes one bit of a file, whatever its rights.
+void flip_bit(const fs::path& path, std::size_t at) {
+    std::string bytes = read_file(path);
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+    write_file_atomically(path, bytes);
+}
+
+TEST(Store, ReplacesADamagedBlob) {
+    const TestFolder folder;
+    const Store store(folder.path());
+    const std::string text(3'000'000, 'x');
+    const Digest digest = store.put(text);
+    EXPECT_TRUE(store.is_intact(digest, text.size()));
+    EXPECT_FALSE(store.is_intact(digest, text.size() + 1));
+    EXPECT_FALSE(store.is_intact(blake3({}), 0)) << "it is not there";
+    for (const std::size_t at : {std::size_t{0}, std::size_t{1} << 20, text.size() - 1}) {
+        flip_bit(store.blob_path(digest), at);
+        EXPECT_EQ(store.size_of(digest), text.size());
+        EXPECT_FALSE(store.is_intact(digest, text.size()));
+        EXPECT_EQ(store.put(text), digest);
+        EXPECT_TRUE(store.is_intact(digest, text.size())) << at;
+        flip_bit(store.blob_path(digest), at);
+        write_file_atomically(store.partial("large"), text);
+        EXPECT_EQ(store.adopt(store.partial("large"), digest, digest), digest);
+        EXPECT_TRUE(store.is_intact(digest, text.size())) << at;
+    }
+    write_file_atomically(store.blob_path(digest), text.substr(1));  // cut off
+    EXPECT_EQ(store.put(text), digest);
+    EXPECT_TRUE(store.is_intact(digest, text.size()));
+    EXPECT_EQ(partials(store), 0u);
+    EXPECT_EQ(store.blobs().size(), 1u);
+}
+
+TEST(Store, GcRemovesAndCountsFolders) {
+    const TestFolder folder;
+    const Store store(folder.path());
+    fs::create_directories(store.partial("pull-x.ranges"));
+    write_file_atomically(store.partial("pull-x.ranges") / "0-10", "12345");
+    const GcResult done = store.gc();
+    EXPECT_EQ(done.bytes, 5u);
+    EXPECT_EQ(partials(store), 0u);
+}
+
 TEST(Store, WritesAManifestOnlyWhenItsBlobsAreThere) {
     const TestFolder folder;
     const Store store(folder.path());

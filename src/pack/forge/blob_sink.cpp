@@ -29,7 +29,7 @@ class StoreSink : public BlobSink {
 
     std::optional<Digest> finished(std::size_t number, std::uint64_t bytes) override {
         for (const PackJournal::Entry& entry : journal_->entries())
-            if (entry.number == number && entry.bytes == bytes && store_.size_of(entry.digest) == bytes) return entry.digest;
+            if (entry.number == number && entry.bytes == bytes && store_.is_intact(entry.digest, bytes)) return entry.digest;
         return std::nullopt;
     }
 
@@ -97,7 +97,7 @@ class FileSink : public BlobSink {
         // Shards follow each other, so that the n-th is where it was if all before it are.
         if (number != blobs_.size() || number >= journal_->entries().size()) return std::nullopt;
         const PackJournal::Entry& entry = journal_->entries()[number];
-        if (entry.number != number || entry.bytes != bytes || file_.size() < end_ + bytes) return std::nullopt;
+        if (entry.number != number || entry.bytes != bytes || file_.size() < end_ + bytes || digest_at(end_, bytes) != entry.digest) return std::nullopt;
         place(entry.digest, bytes);
         return entry.digest;
     }
@@ -113,15 +113,7 @@ class FileSink : public BlobSink {
 
     Done commit() override {
         file_.flush();
-        Blake3 hasher;
-        std::vector<std::byte> buffer(std::size_t{1} << 20);
-        for (std::uint64_t at = 0; at < bytes_;) {
-            const auto part = std::span(buffer).first(static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), bytes_ - at)));
-            file_.read(end_ + at, part);
-            hasher.update(part);
-            at += part.size();
-        }
-        const Digest digest = hasher.finish();
+        const Digest digest = digest_at(end_, bytes_);
         journal_->add({number_, digest, bytes_});
         place(digest, bytes_);
         return {digest, false};
@@ -151,6 +143,17 @@ class FileSink : public BlobSink {
     }
 
   private:
+    Digest digest_at(std::uint64_t offset, std::uint64_t bytes) const {
+        Blake3 hasher;
+        std::vector<std::byte> buffer(std::size_t{1} << 20);
+        for (std::uint64_t at = 0; at < bytes;) {
+            const auto part = std::span(buffer).first(static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), bytes - at)));
+            file_.read(offset + at, part);
+            hasher.update(part);
+            at += part.size();
+        }
+        return hasher.finish();
+    }
     void place(const Digest& digest, std::uint64_t bytes) {
         blobs_.push_back({digest, end_, bytes});
         end_ = (end_ + bytes + kPlaneAlignment - 1) / kPlaneAlignment * kPlaneAlignment;

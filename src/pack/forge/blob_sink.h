@@ -24,7 +24,7 @@ class BlobSink {
         Digest digest;
         bool was_there = false;  // in the store before this run
     };
-    // The shard `number` of `bytes` bytes, if an earlier run finished it.
+    // The shard `number` of `bytes` bytes, if an earlier run finished it; it is read and hashed, not believed.
     virtual std::optional<Digest> finished(std::size_t number, std::uint64_t bytes) = 0;
     virtual void begin(std::size_t number, std::uint64_t bytes) = 0;
     virtual void write(std::uint64_t offset, std::span<const std::byte> bytes) = 0;

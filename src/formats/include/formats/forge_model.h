@@ -65,7 +65,13 @@ class ForgeModel {
 std::shared_ptr<ModelFile> open_forge_blobs(std::string_view manifest, const std::string& source,
                                             const std::function<BlobBytes(const ManifestBlob&)>& lookup);
 
-// model.forge, or a manifest in a store's folder.
+// The manifest of model.forge, or of a manifest's path in a store's folder, and where its blobs are; none is read.
+struct ForgeBlobs {
+    std::string manifest;
+    std::function<BlobBytes(const ManifestBlob&)> lookup;  // Error when the blob is missing
+};
+ForgeBlobs find_forge_blobs(const std::string& path);
+
 std::shared_ptr<ModelFile> open_forge(const std::string& path);
 bool is_forge(const std::string& path);  // by its first bytes
 

@@ -71,11 +71,13 @@ class Store {
     // ---- Blobs
     bool has(const Digest& digest) const;
     std::optional<std::uint64_t> size_of(const Digest& digest) const;   // nullopt when it is not there
+    // Whether it is there with this size and with the bytes that its name says; all of it is read.
+    bool is_intact(const Digest& digest, std::uint64_t bytes, const std::function<void(std::uint64_t)>& advance = {}) const;
     std::filesystem::path blob_path(const Digest& digest) const;        // whether or not it is there
     std::shared_ptr<MappedFile> open_blob(const Digest& digest) const;  // Error (not_found) names it
     std::vector<StoredBlob> blobs() const;
 
-    // Small blobs, from memory.
+    // Small blobs, from memory. One that is there and damaged is replaced.
     Digest put(std::span<const std::byte> bytes) const;
     Digest put(std::string_view text) const;
 
@@ -83,7 +85,7 @@ class Store {
     // choice ("pull-" + the digest's hex); what stays there can be resumed until the next gc.
     std::filesystem::path partial(std::string_view key) const;
     // Flushes the file, names it by its BLAKE3 and moves it to its place (or removes it where that blob is
-    // there already). `expected`: Error that names both digests when it is another; the file then stays
+    // there already; one that is there and damaged is replaced). `expected`: Error that names both digests when it is another; the file then stays
     // where it is. `known`: the digest, if the caller computed it while writing; then it is not read again.
     Digest adopt(const std::filesystem::path& file, const std::optional<Digest>& expected = {},
                  const std::optional<Digest>& known = {},
