@@ -1,5 +1,6 @@
-// Ranges are fetched by several threads into memory and appended in order, so that the file on disk
-// is a right beginning at any moment and its digest is computed on the way.
+// Ranges are fetched by several threads into files of their own and appended in order as they arrive, so that the
+// partial file is a right beginning at any moment, its digest is computed on the way, and nothing that arrived is
+// lost with the process.
 #include "transport/download.h"
 
 #include <algorithm>
@@ -7,7 +8,6 @@
 #include <charconv>
 #include <condition_variable>
 #include <exception>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -19,8 +19,6 @@ namespace forge {
 namespace {
 
 using Locate = std::function<Location(HttpConnection&)>;
-using Bytes = std::vector<std::byte>;
-
 // Thrown by a worker to itself: the server answers a range with the whole file.
 struct NoRanges {};
 
@@ -49,15 +47,25 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
 class Transfer {
   public:
     Transfer(PartialDownload& file, const std::string& what, const Locate& locate, const DownloadOptions& options)
-        : file_(file), what_(what), locate_(locate), options_(options), begin_(file.have()), next_(begin_), appended_(begin_) {
+        : file_(file), what_(what), locate_(locate), options_(options), folder_(file.ranges()), appended_(file.have()),
+          ranges_(folder_.plan(file.have(), file.size(), std::max<std::uint64_t>(1, options.range))) {
         stop_options_ = options_.http;
         stop_options_.cancelled = [this] { return stopping_.load() || options_.http.cancelled(); };
     }
 
-    // Appends ranges until the file is complete; false: the server knows no ranges.
+    // Bytes that are on disk already.
+    std::uint64_t found() const {
+        std::uint64_t bytes = file_.have();
+        for (const FileRange& range : ranges_) bytes += range.have;
+        if (!ranges_.empty()) bytes -= file_.have() - ranges_.front().first;  // in both files
+        return bytes;
+    }
+
+    // Fetches ranges until the file is complete; false: the server knows none.
     bool run() {
-        const std::uint64_t ranges = (file_.size() - begin_ + options_.range - 1) / options_.range;
-        const auto threads = static_cast<int>(std::min<std::uint64_t>(static_cast<std::uint64_t>(std::max(1, options_.connections)), ranges));
+        folder_.create();
+        const auto open = std::count_if(ranges_.begin(), ranges_.end(), [](const FileRange& range) { return !range.complete(); });
+        const auto threads = std::min<std::int64_t>(std::max(1, options_.connections), open);
         std::vector<std::thread> workers;
         workers.reserve(static_cast<std::size_t>(threads));
         struct Join {
@@ -73,7 +81,7 @@ class Transfer {
             for (int i = 0; i < threads; ++i) workers.emplace_back([this] { work(); });
             append_in_order();
         }
-        keep_the_beginning();
+        append_what_is_left();
         if (error_) std::rethrow_exception(error_);
         if (no_ranges_) return false;
         if (file_.have() < file_.size()) throw Interrupted();
@@ -108,45 +116,76 @@ class Transfer {
         changed_.notify_all();
     }
 
+    // Until the file is complete or the transfer ends. Where nothing has arrived, what the file held is hashed.
     void append_in_order() {
-        std::unique_lock lock(mutex_);
-        while (file_.have() < file_.size()) {
-            changed_.wait_for(lock, std::chrono::milliseconds(100), [&] { return error_ || no_ranges_ || done_.contains(file_.have()); });
-            if (error_ || no_ranges_) return;
+        while (front_ < ranges_.size()) {
+            if (append_front()) continue;
             if (options_.http.cancelled()) return;
-            const auto found = done_.find(file_.have());
-            if (found == done_.end()) continue;
-            const Bytes bytes = std::move(found->second);
-            done_.erase(found);
-            lock.unlock();
-            file_.append(bytes);
-            lock.lock();
-            appended_ = file_.have();
-            changed_.notify_all();
+            {
+                std::lock_guard lock(mutex_);
+                if (error_ || no_ranges_) return;
+            }
+            if (file_.hash_more()) continue;
+            std::unique_lock lock(mutex_);
+            changed_.wait_for(lock, std::chrono::milliseconds(100), [&] { return error_ || no_ranges_ || arrived_at_front() > 0; });
         }
     }
 
-    // After a stop: whole ranges that had arrived, then the beginning of the one where the gap is.
-    void keep_the_beginning() {
-        for (auto found = done_.find(file_.have()); found != done_.end(); found = done_.find(file_.have())) file_.append(found->second);
-        if (const auto found = begun_.find(file_.have()); found != begun_.end()) file_.append(found->second);
+    std::uint64_t arrived_at_front() const { return ranges_[front_].first + ranges_[front_].have - appended_; }
+
+    // Appends what has arrived of the range at the front, a megabyte at most; false: nothing has.
+    bool append_front() {
+        const FileRange range = ranges_at(front_);
+        const std::uint64_t ready = range.first + range.have - file_.have();
+        if (ready > 0) {
+            if (!front_file_) front_file_.emplace(folder_.file(range));
+            buffer_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(ready, std::uint64_t{1} << 20)));
+            front_file_->read(file_.have() - range.first, buffer_);
+            file_.append(buffer_);
+        }
+        const bool done = file_.have() == range.end;
+        if (done) {
+            front_file_.reset();
+            folder_.remove(range);
+        }
+        if (ready > 0 || done) {
+            std::lock_guard lock(mutex_);
+            appended_ = file_.have();
+            front_ += done ? 1 : 0;
+        }
+        if (done) changed_.notify_all();
+        return ready > 0 || done;
+    }
+
+    FileRange ranges_at(std::size_t index) {
+        std::lock_guard lock(mutex_);
+        return ranges_[index];
+    }
+
+    // After a stop: what had arrived at the front. An error here would hide the one that stopped the transfer.
+    void append_what_is_left() {
+        try {
+            while (front_ < ranges_.size() && append_front()) {}
+        } catch (...) {
+            if (!error_) throw;
+        }
     }
 
     void work() {
         try {
             HttpConnection connection(stop_options_);
             for (;;) {
-                std::uint64_t first;
+                std::size_t mine;
                 {
                     std::unique_lock lock(mutex_);
-                    // The window bounds what waits in memory when one range is slow.
+                    // The window bounds what lies on disk twice when one range is slow.
                     const std::uint64_t window = options_.range * static_cast<std::uint64_t>(std::max(1, options_.connections));
-                    changed_.wait(lock, [&] { return stopping_ || next_ >= file_.size() || next_ < appended_ + window; });
-                    if (stopping_ || next_ >= file_.size()) return;
-                    first = next_;
-                    next_ = std::min(file_.size(), next_ + options_.range);
+                    while (next_ < ranges_.size() && ranges_[next_].complete()) ++next_;
+                    changed_.wait(lock, [&] { return stopping_ || next_ >= ranges_.size() || ranges_[next_].first < appended_ + window; });
+                    if (stopping_ || next_ >= ranges_.size()) return;
+                    mine = next_++;
                 }
-                fetch_range(connection, first, std::min(file_.size(), first + options_.range));
+                fetch_range(connection, mine);
             }
         } catch (const NoRanges&) {
             std::lock_guard lock(mutex_);
@@ -160,61 +199,54 @@ class Transfer {
         changed_.notify_all();
     }
 
-    void fetch_range(HttpConnection& connection, std::uint64_t first, std::uint64_t end) {
-        Bytes bytes;
-        bytes.reserve(static_cast<std::size_t>(end - first));
-        struct Keep {
-            Transfer& transfer;
-            std::uint64_t first;
-            Bytes& bytes;
-            ~Keep() {
-                if (bytes.empty()) return;
-                std::lock_guard lock(transfer.mutex_);
-                transfer.begun_[first] = std::move(bytes);
-            }
-        };
-        Keep keep{*this, first, bytes};
+    void fetch_range(HttpConnection& connection, std::size_t index) {
+        FileRange range = ranges_at(index);
+        RangeFile out(folder_.file(range));
         int attempt = 1, refreshed = 0;
-        while (bytes.size() < end - first) {
-            const std::size_t before = bytes.size();
+        while (!range.complete()) {
+            const std::uint64_t before = range.have;
             const Location location = current_location(connection);
             try {
-                const int status = request_range(connection, location, first, end, bytes);
+                const int status = request_range(connection, location, index, range, out);
                 if (status == 401 || status == 403 || status == 410) {
                     if (++refreshed > 2) fail(ErrorKind::io, "{}: {} refuses with status {}", what_, shown_url(location.url), status);
                     forget_location(location);
                     continue;
                 }
                 // Fewer bytes than announced are a dropped connection.
-                if (bytes.size() < end - first) throw NetworkError(fmt::format("{}: the connection ended early", shown_url(location.url)));
+                if (!range.complete()) throw NetworkError(fmt::format("{}: the connection ended early", shown_url(location.url)));
             } catch (const NetworkError& error) {
-                if (bytes.size() > before) attempt = 1;
+                if (range.have > before) attempt = 1;
                 if (attempt >= options_.http.tries) throw NetworkError(fmt::format("{}; what arrived of {} is kept, and the same command goes on from there", error.what(), what_));
-                log_debug("{}: {}; going on from byte {}", what_, error.what(), first + bytes.size());
+                log_debug("{}: {}; going on from byte {}", what_, error.what(), range.first + range.have);
                 pause(stop_options_, pause_before(options_.http, attempt++, error.wait));
                 if (attempt > 2) forget_location(location);
             }
         }
-        std::lock_guard lock(mutex_);
-        done_[first] = std::move(bytes);
-        bytes.clear();
-        changed_.notify_all();
     }
 
-    // Adds what arrives to `bytes`; the status of an answer without them.
-    int request_range(HttpConnection& connection, const Location& location, std::uint64_t first, std::uint64_t end, Bytes& bytes) {
+    // Writes what arrives to `out` and counts it in `range` and ranges_[index]; the status of an answer without it.
+    int request_range(HttpConnection& connection, const Location& location, std::size_t index, FileRange& range, RangeFile& out) {
         HttpRequest request;
         request.url = location.url;
         request.authorization = location.authorization;
-        const std::uint64_t from = first + bytes.size();
+        const std::uint64_t from = range.first + range.have, end = range.end;
         request.headers = {{"Range", fmt::format("bytes={}-{}", from, end - 1)}};
         bool checked = false;
         const HttpAnswer answer = connection.send(request, [&](const HttpAnswer& head, std::span<const std::byte> piece) {
             if (!checked) check_head(head, from, end);
             checked = true;
-            if (piece.size() > end - first - bytes.size()) fail(ErrorKind::io, "{}: {} sends more than was asked for", what_, shown_url(location.url));
-            bytes.insert(bytes.end(), piece.begin(), piece.end());
+            if (piece.size() > end - range.first - range.have) fail(ErrorKind::io, "{}: {} sends more than was asked for", what_, shown_url(location.url));
+            out.write(range.have, piece);
+            range.have += piece.size();
             options_.received(piece.size());
+            bool front;
+            {
+                std::lock_guard lock(mutex_);
+                ranges_[index].have = range.have;
+                front = index == front_;
+            }
+            if (front) changed_.notify_all();
             return true;
         });
         throw_if_transient(answer);
@@ -281,14 +313,15 @@ class Transfer {
     const Locate& locate_;
     const DownloadOptions& options_;
     HttpOptions stop_options_;
-    const std::uint64_t begin_;
+    const RangeFolder folder_;
+    std::optional<RangeFile> front_file_;  // of ranges_[front_]
+    std::vector<std::byte> buffer_;
 
     std::mutex mutex_;  // guards all below
     std::condition_variable changed_;
-    std::uint64_t next_;                      // first byte that no worker has taken
-    std::uint64_t appended_;                  // file_.have(), for the workers
-    std::map<std::uint64_t, Bytes> done_;     // whole ranges by first byte, not yet appended
-    std::map<std::uint64_t, Bytes> begun_;    // what arrived of a range that was given up
+    std::uint64_t appended_;          // file_.have(), for the workers
+    std::vector<FileRange> ranges_;   // in order; those before front_ are in the file, those from next_ on nobody has taken
+    std::size_t front_ = 0, next_ = 0;
     std::exception_ptr error_;
     bool no_ranges_ = false;
     std::atomic<bool> stopping_{false};
@@ -298,9 +331,12 @@ class Transfer {
     std::optional<Location> location_;
 };
 
-void transfer(PartialDownload& file, const std::string& what, const Locate& locate, const DownloadOptions& options) {
-    if (file.have() == file.size()) return;
-    if (Transfer(file, what, locate, options).run()) return;
+void transfer(PartialDownload& file, const std::string& what, const Locate& locate, const DownloadOptions& options, bool again) {
+    {
+        Transfer ranges(file, what, locate, options);
+        if (!again) options.found(ranges.found());
+        if (file.have() == file.size() || ranges.run()) return;
+    }
     log_debug("{}: the server serves no ranges; going on over one connection", what);
     for (int attempt = 1;; ++attempt) {
         const std::uint64_t before = file.have();
@@ -318,11 +354,11 @@ void transfer(PartialDownload& file, const std::string& what, const Locate& loca
 }  // namespace
 
 void download(PartialDownload& file, const std::string& what, const Locate& locate, const DownloadOptions& options) {
-    transfer(file, what, locate, options);
-    if (file.finish()) return;
+    transfer(file, what, locate, options, false);
+    if (file.finish(options.http.cancelled)) return;
     log_warn("{}: the bytes that arrived are not those of {}; downloading them once more", what, file.digest().text());
-    transfer(file, what, locate, options);
-    if (!file.finish())
+    transfer(file, what, locate, options, true);
+    if (!file.finish(options.http.cancelled))
         fail(ErrorKind::io, "{}: the server sends bytes that are not those of {}, twice; nothing of them was kept", what, file.digest().text());
 }
 

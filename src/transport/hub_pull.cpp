@@ -161,17 +161,19 @@ class Puller {
         if (error) fail(ErrorKind::io, "cannot create {}: {}", blob.parent_path().string(), error.message());
         const FileLock lock(cache_.lock_file(reference_.repo, name), file.path, options_.download.http.cancelled);
         if (in_cache(file)) {  // another process brought it
+            PartialDownload::ranges_of(partial).remove();  // or another tool, which knows nothing of these
             progress.skip(file.size);
             return;
         }
         const auto start = std::chrono::steady_clock::now();
-        PartialDownload incomplete(partial, file.size, file.digest, [&](std::uint64_t bytes) {
-            progress.skip(bytes);
-            if (options_.download.http.cancelled()) throw Interrupted();
-        });
-        const std::uint64_t before = incomplete.have();
-        if (before > 0) log_info("{}: going on from {} of {}", file.path, format_bytes(before), format_bytes(file.size));
+        PartialDownload incomplete(partial, file.size, file.digest);
+        std::uint64_t before = 0;
         DownloadOptions how = options_.download;
+        how.found = [&](std::uint64_t bytes) {
+            before = bytes;
+            progress.skip(bytes);
+            if (bytes > 0) log_info("{}: going on from {} of {}", file.path, format_bytes(bytes), format_bytes(file.size));
+        };
         how.received = [&](std::uint64_t bytes) { progress.advance(bytes); };
         download(incomplete, file.path, [&](HttpConnection& connection) { return locate(connection, file); }, how);
         fs::rename(partial, blob, error);

@@ -11,28 +11,19 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "transport/http.h"
 
 namespace forge {
 
-PartialDownload::PartialDownload(std::filesystem::path path, std::uint64_t size, RemoteDigest digest, const std::function<void(std::uint64_t)>& read)
+PartialDownload::PartialDownload(std::filesystem::path path, std::uint64_t size, RemoteDigest digest)
     : path_(std::move(path)), size_(size), digest_(std::move(digest)), hasher_(digest_.begin(size)) {
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd_ < 0) fail(ErrorKind::io, "cannot write {}: {}", path_.string(), std::strerror(errno));
     try {
         struct stat status {};
         if (::fstat(fd_, &status) != 0) fail(ErrorKind::io, "cannot read {}: {}", path_.string(), std::strerror(errno));
-        const auto found = static_cast<std::uint64_t>(status.st_size);
-        if (found > size_) restart();
-        std::vector<std::byte> buffer(std::size_t{1} << 20);
-        while (found <= size_ && have_ < found) {
-            const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), found - have_));
-            const ssize_t n = ::pread(fd_, buffer.data(), most, static_cast<off_t>(have_));
-            if (n < 0 && errno == EINTR) continue;
-            if (n <= 0) fail(ErrorKind::io, "cannot read {}", path_.string());
-            hasher_.update(std::span(buffer).first(static_cast<std::size_t>(n)));
-            have_ += static_cast<std::uint64_t>(n);
-            if (read) read(static_cast<std::uint64_t>(n));
-        }
+        have_ = static_cast<std::uint64_t>(status.st_size);
+        if (have_ > size_) restart();
         check_room();
     } catch (...) {
         ::close(fd_);
@@ -58,25 +49,44 @@ void PartialDownload::append(std::span<const std::byte> bytes) {
         const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(have_));
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) fail(ErrorKind::io, "cannot write {}: {}", path_.string(), std::strerror(errno));
-        hasher_.update(bytes.first(static_cast<std::size_t>(n)));
+        if (hashed_ == have_) {
+            hasher_.update(bytes.first(static_cast<std::size_t>(n)));
+            hashed_ += static_cast<std::uint64_t>(n);
+        }
         bytes = bytes.subspan(static_cast<std::size_t>(n));
         have_ += static_cast<std::uint64_t>(n);
     }
 }
 
+bool PartialDownload::hash_more() {
+    if (hashed_ == have_) return false;
+    buffer_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(std::uint64_t{1} << 20, have_ - hashed_)));
+    ssize_t n;
+    do n = ::pread(fd_, buffer_.data(), buffer_.size(), static_cast<off_t>(hashed_));
+    while (n < 0 && errno == EINTR);
+    if (n <= 0) fail(ErrorKind::io, "cannot read {} at byte {}: {}", path_.string(), hashed_, n == 0 ? "the file ends" : std::strerror(errno));
+    hasher_.update(std::span(buffer_).first(static_cast<std::size_t>(n)));
+    hashed_ += static_cast<std::uint64_t>(n);
+    return true;
+}
+
 void PartialDownload::restart() {
     if (::ftruncate(fd_, 0) != 0) fail(ErrorKind::io, "cannot empty {}: {}", path_.string(), std::strerror(errno));
-    have_ = 0;
+    ranges().remove();
+    have_ = hashed_ = 0;
     hasher_ = digest_.begin(size_);
 }
 
-bool PartialDownload::finish() {
+bool PartialDownload::finish(const std::function<bool()>& cancelled) {
     if (have_ != size_) return false;
+    while (hash_more())
+        if (cancelled()) throw Interrupted();
     if (hasher_.hex() != digest_.hex) {
         restart();
         return false;
     }
     if (::fsync(fd_) != 0) fail(ErrorKind::io, "cannot flush {}: {}", path_.string(), std::strerror(errno));
+    ranges().remove();
     return true;
 }
 

@@ -37,6 +37,7 @@ class Faults:
         self.expire = False        # each signed URL serves one request, then 403
         self.change_etag = False   # every answer of the CDN has another ETag
         self.stall = 0.0           # seconds of silence after half of the next body
+        self.stall_range = None    # (first byte, seconds): silence after half of every body that begins there
         self.delay = 0.0           # seconds before each piece of 64 KiB of the CDN
         self.token = ""            # wanted from every request to the hub
         self.downgrade = None      # redirect target in place of the CDN
@@ -255,6 +256,8 @@ def send_file(handler, data, headers, faults=None, lock=None):
             drop = faults.drop_after
         if faults.stall:
             stall, faults.stall = faults.stall, 0.0
+        if faults.stall_range and faults.stall_range[0] == first:
+            stall = faults.stall_range[1]
     handler.send_response(status)
     for name, value in headers:
         handler.send_header(name, value)

@@ -4,6 +4,7 @@ import http.server
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -59,12 +60,30 @@ class HubCase(Case):
         """No blob has wrong bytes, whatever happened."""
         folder = os.path.join(self.folder(), "blobs")
         for name in os.listdir(folder) if os.path.isdir(folder) else []:
+            if name.endswith(".ranges"):
+                self.check_ranges(os.path.join(folder, name))
+                continue
             with open(os.path.join(folder, name), "rb") as file:
                 data = file.read()
             if name.endswith(".incomplete"):
                 self.assertTrue(any(content.startswith(data) for content in self.hub.repos["org/model"]["main"].values()), name)
             else:
                 self.assertIn(name, (hashlib.sha256(data).hexdigest(), git_digest(data)))
+
+    def check_ranges(self, folder):
+        """Files FIRST-END hold a beginning of these bytes of a file."""
+        whole = [content for content in self.hub.repos["org/model"]["main"].values() if os.path.basename(folder).startswith(etag_of(content))]
+        for name in os.listdir(folder):
+            first, end = map(int, name.split("-"))
+            with open(os.path.join(folder, name), "rb") as file:
+                data = file.read()
+            self.assertLessEqual(len(data), end - first)
+            self.assertTrue(any(content[first:first + len(data)] == data for content in whole), name)
+
+    def begun(self):
+        """Bytes of BIG that are on disk in ranges of their own."""
+        folder = os.path.join(self.folder(), "blobs", etag_of(BIG) + ".incomplete.ranges")
+        return {name: os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder)} if os.path.isdir(folder) else {}
 
     def ranges(self):
         return [entry for entry in self.hub.served("cdn") if etag_of(BIG) in entry[2]]
@@ -333,6 +352,69 @@ class Stopped(HubCase):
         self.forge("pull", "hf:org/model")
         self.check()
         self.assertEqual(min(int(entry[3]["Range"].split("=")[1].split("-")[0]) for entry in self.ranges()), had)
+
+    def test_what_arrived_ahead_of_a_slow_range_survives_a_kill(self):
+        self.hub.faults.stall_range = (0, 60)  # the first one stops after half of it
+        process = self.start("pull", "hf:org/model", "--include", "model.safetensors", "--connections", "3")
+        self.wait_for(lambda: self.begun().get("%d-%d" % (8 * MIB, 16 * MIB)) == 8 * MIB and self.begun().get("%d-%d" % (16 * MIB, len(BIG))) == len(BIG) - 16 * MIB
+                      and self.size_of_partial() >= 3 * MIB)
+        process.kill()
+        process.communicate()
+        self.check_blobs()
+        self.hub.faults.stall_range = None
+        self.hub.log.clear()
+        self.forge("pull", "hf:org/model", "--include", "model.safetensors")
+        self.check(wanted={"model.safetensors"})
+        asked = [entry[3]["Range"].split("=")[1].split("-") for entry in self.ranges()]
+        self.assertEqual([int(last) for _, last in asked], [8 * MIB - 1])
+        self.assertGreaterEqual(int(asked[0][0]), 3 * MIB)
+
+    def test_a_pull_finishes_though_no_process_lives_long_enough(self):
+        self.hub.repos["org/model"]["main"] = {**model(), "model.safetensors.index.json": b'{"weight_map": {"a": "model.safetensors", "b": "b.safetensors"}}',
+                                               "b.safetensors": random_bytes(9, 11 * MIB)}
+        self.hub.faults.delay = 0.004
+        kills = 0
+        while True:
+            process = self.start("pull", "hf:org/model", "--connections", "3")
+            try:
+                process.wait(0.5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            process.communicate()
+            if process.returncode == 0:
+                break
+            self.assertEqual(process.returncode, -signal.SIGKILL)
+            kills += 1
+            self.check_blobs()
+            self.assertLess(kills, 100, "nothing of what arrives is kept")
+        self.check(wanted=WANTED | {"model.safetensors.index.json", "b.safetensors"})
+        print("finished after %d kills" % kills)
+
+    def test_a_file_that_changed_begins_anew(self):
+        self.hub.faults.delay = 0.01
+        process = self.start("pull", "hf:org/model", "--connections", "3")
+        self.wait_for(lambda: len(self.begun()) == 3 and min(self.begun().values()) > 100000)
+        process.kill()
+        process.communicate()
+        self.hub.faults.delay = 0
+        changed = random_bytes(77, len(BIG))
+        self.hub.repos["org/model"]["main"] = model(changed)
+        self.hub.log.clear()
+        self.forge("pull", "hf:org/model")
+        commit, _ = self.hub.commit("org/model", "main")
+        with open(os.path.join(self.folder(), "snapshots", commit, "model.safetensors"), "rb") as file:
+            self.assertEqual(file.read() == changed, True)
+        served = sum(int(b) - int(a) + 1 for a, b in (entry[3]["Range"].split("=")[1].split("-") for entry in self.hub.served("cdn") if etag_of(changed) in entry[2]))
+        self.assertEqual(served, len(changed))
+
+    def test_ranges_of_wrong_bytes_are_found(self):
+        blobs = os.path.join(self.folder(), "blobs")
+        folder = os.path.join(blobs, etag_of(BIG) + ".incomplete.ranges")
+        os.makedirs(folder)
+        with open(os.path.join(folder, "%d-%d" % (8 * MIB, 16 * MIB)), "wb") as file:
+            file.write(b"wrong" * 1000)
+        self.assertIn("once more", self.forge("pull", "hf:org/model").stderr)
+        self.check()
 
     def test_kill_at_random_moments(self):
         rounds = int(os.environ.get("FORGE_KILLS", "200" if os.environ.get("FORGE_LONG") else "25"))
