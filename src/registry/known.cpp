@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/paths.h"
+#include "store/blake3.h"
 #include "transport/remote_digest.h"
 #include "transport/url.h"
 
@@ -54,8 +55,14 @@ std::string known_sha256(const Digest& digest, const fs::path& file, const std::
     const std::string known = read_quietly(sha256_file(digest));
     if (is_lower_hex(known, 64)) return known;
     const std::string computed = sha256_hex_of_file(file, read);
+    // Remembered for good, so it must be of the right bytes.
+    if (blake3_file(file, read) != digest) refuse_damaged(digest);
     remember_sha256(digest, computed);
     return computed;
+}
+
+void refuse_damaged(const Digest& digest) {
+    fail("the blob {} in the store is damaged, so it is not sent; forge verify says of which model it is and what mends it", digest.hex());
 }
 
 void remember_sha256(const Digest& digest, const std::string& sha256) { write_quietly(sha256_file(digest), sha256); }

@@ -11,8 +11,10 @@
 
 namespace forge {
 
-// The SHA-256 of a blob, in hex; `read` hears of bytes that had to be read for it.
+// The SHA-256 of a blob of the store, in hex; `read` hears of bytes that had to be read for it. Error when the
+// bytes are not those of its BLAKE3.
 std::string known_sha256(const Digest& digest, const std::filesystem::path& file, const std::function<void(std::uint64_t)>& read);
+[[noreturn]] void refuse_damaged(const Digest& digest);
 void remember_sha256(const Digest& digest, const std::string& sha256);
 
 // Repositories of `host` other than `name` into which something was pushed, or from which pulled.

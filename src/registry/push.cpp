@@ -1,15 +1,31 @@
-#include <set>
+#include <algorithm>
+#include <atomic>
 
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/thread_pool.h"
 #include "formats/forge_manifest.h"
 #include "known.h"
 #include "names.h"
-#include "store/blake3.h"
+#include "parallel.h"
 #include "registry/registry.h"
 #include "transport/oci_registry.h"
 
 namespace forge {
+namespace {
+
+// The registry's names of blobs of the store; those that are not known yet are read, several at once.
+void name_by_sha256(const Store& store, const std::vector<Digest>& digests, const std::vector<OciDescriptor*>& blobs, const std::function<bool()>& cancelled) {
+    ThreadPool pool;
+    pool.parallel_for(blobs.size(), 1, [&](std::size_t first, std::size_t last) {
+        for (std::size_t i = first; i < last; ++i)
+            blobs[i]->digest.hex = known_sha256(digests[i], store.blob_path(digests[i]), [&](std::uint64_t) {
+                if (cancelled()) throw Interrupted();
+            });
+    });
+}
+
+}  // namespace
 
 OciTransferred push_to_registry(const Store& store, const ModelName& name, const OciReference& reference, const OciTransferOptions& options) {
     require_transport();
@@ -23,56 +39,74 @@ OciTransferred push_to_registry(const Store& store, const ModelName& name, const
     OciTransferred result;
     OciManifest remote;
     remote.artifact_type = kOciArtifact;
-    std::vector<std::pair<RemoteDigest, Digest>> blobs;
     const auto describe = [&](const Digest& digest, std::uint64_t size, const char* media_type) {
         OciDescriptor blob;
         blob.media_type = media_type;
         blob.size = size;
-        blob.digest.hex = known_sha256(digest, store.blob_path(digest), [&](std::uint64_t) {
-            if (options.download.http.cancelled()) throw Interrupted();
-        });
         blob.annotations = {{kOciBlake3, digest.hex()}};
         result.bytes += size;
         ++result.blobs;
         return blob;
     };
-    std::set<Digest> seen;
+    std::vector<Digest> digests;  // of all; the config's is the first
+    digests.push_back(config);
+    remote.config = describe(config, text->size(), kOciConfig);
     for (const ManifestBlob& blob : manifest.blobs) {
-        if (!seen.insert(blob.digest).second) continue;
+        if (std::find(digests.begin(), digests.end(), blob.digest) != digests.end()) continue;
+        digests.push_back(blob.digest);
         remote.layers.push_back(describe(blob.digest, blob.bytes, kOciBlob));
         remote.layers.back().annotations.emplace_back(kOciTitle, blob.name.empty() ? blob.role : blob.role + "/" + blob.name);
     }
-    remote.config = describe(config, text->size(), kOciConfig);
+    std::vector<OciDescriptor*> all{&remote.config};
+    for (OciDescriptor& layer : remote.layers) all.push_back(&layer);
+    name_by_sha256(store, digests, all, options.download.http.cancelled);
 
     OciRegistry registry(reference, options.download.http, options.plain_http);
-    const std::vector<std::string> others = other_repositories(reference.host, reference.name);
-    std::vector<const OciDescriptor*> absent;
+    std::vector<char> there(all.size(), 0);
+    in_parallel(all.size(), options.download.connections, options.download.http, [&](HttpConnection& connection, std::size_t i) {
+        there[i] = registry.has_blob(connection, all[i]->digest, all[i]->size) ? 1 : 0;
+    });
+    std::vector<std::size_t> absent;
     std::uint64_t absent_bytes = 0;
-    std::vector<const OciDescriptor*> all{&remote.config};
-    for (const OciDescriptor& layer : remote.layers) all.push_back(&layer);
-    for (const OciDescriptor* blob : all) {
-        if (registry.has_blob(blob->digest, blob->size)) continue;
-        absent.push_back(blob);
-        absent_bytes += blob->size;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        if (there[i]) continue;
+        absent.push_back(i);
+        absent_bytes += all[i]->size;
     }
+    const std::vector<std::string> others = other_repositories(reference.host, reference.name);
+    std::atomic<int> moved{0};
+    std::atomic<std::uint64_t> moved_bytes{0};
     {
         Progress progress(reference.text(), absent_bytes);
-        for (const OciDescriptor* blob : absent) {
-            const auto digest = Digest::parse(blob->annotation(kOciBlake3));
-            const bool moved = registry.upload(blob->digest, store.blob_path(*digest), blob->size, others, [&](std::uint64_t bytes) { progress.advance(bytes); }, options.piece);
-            if (!moved) {
-                progress.skip(blob->size);
-                log_debug("{} is shared with another repository", blob->digest.text());
-                continue;
+        in_parallel(absent.size(), options.download.connections, options.download.http, [&](HttpConnection& connection, std::size_t k) {
+            const OciDescriptor& blob = *all[absent[k]];
+            const std::filesystem::path file = store.blob_path(digests[absent[k]]);
+            bool sent;
+            try {
+                sent = registry.upload(connection, blob.digest, file, blob.size, others, [&](std::uint64_t bytes) { progress.advance(bytes); }, options.piece);
+            } catch (const NetworkError&) {
+                throw;
+            } catch (const Interrupted&) {
+                throw;
+            } catch (const Error&) {  // a registry refuses bytes that are not those of their name
+                if (!store.is_intact(digests[absent[k]], blob.size)) refuse_damaged(digests[absent[k]]);
+                throw;
             }
-            ++result.moved;
-            result.moved_bytes += blob->size;
-        }
+            if (!sent) {
+                progress.skip(blob.size);
+                log_debug("{} is shared with another repository", blob.digest.text());
+                return;
+            }
+            ++moved;
+            moved_bytes += blob.size;
+        });
     }
-    const std::string sent = remote.dump();
-    registry.put_manifest(sent);  // last: a tag never names what is not there
+    result.moved = moved;
+    result.moved_bytes = moved_bytes;
+    const std::string described = remote.dump();
+    registry.put_manifest(described);  // last: a tag never names what is not there
     remember_repository(reference.host, reference.name);
-    result.digest = "sha256:" + sha256_hex(sent);
+    result.digest = "sha256:" + sha256_hex(described);
     return result;
 }
 

@@ -63,7 +63,7 @@ HttpAnswer OciRegistry::send(HttpConnection& connection, HttpRequest request, bo
     for (int round = 0;; ++round) {
         request.authorization = ours ? authorization() : "";
         HttpAnswer answer = retrying ? connection.send_retrying(request) : connection.send(request);
-        if (answer.status != 401 || !ours || round == 2) return answer;
+        if (answer.status != 401 || !ours || round == 5) return answer;  // a token may run out while others use it too
         authorize(connection, answer, request.authorization);
     }
 }
@@ -121,12 +121,12 @@ void OciRegistry::check(const HttpAnswer& answer, const std::string& what) const
     fail(ErrorKind::io, "{} answers with status {} for {}{}", reference_.host, answer.status, what, why);
 }
 
-bool OciRegistry::has_blob(const RemoteDigest& digest, std::uint64_t size) {
+bool OciRegistry::has_blob(HttpConnection& connection, const RemoteDigest& digest, std::uint64_t size) {
     HttpRequest request;
     request.method = "HEAD";
     request.url = url("blobs/" + digest.text());
     request.follow = HttpRequest::Follow::same_host;  // a redirect to where blobs lie: it is there
-    const HttpAnswer answer = send(connection_, request);
+    const HttpAnswer answer = send(connection, request);
     if (answer.status == 404) return false;
     if (answer.status >= 300 && answer.status < 400) return true;
     check(answer, digest.text());
@@ -135,7 +135,7 @@ bool OciRegistry::has_blob(const RemoteDigest& digest, std::uint64_t size) {
 }
 
 // False: the blob is shared from another repository. True: `session` is where its bytes are to go.
-bool OciRegistry::begin_upload(const RemoteDigest& digest, const std::vector<std::string>& from, std::string& session, std::uint64_t& piece) {
+bool OciRegistry::begin_upload(HttpConnection& connection, const RemoteDigest& digest, const std::vector<std::string>& from, std::string& session, std::uint64_t& piece) {
     HttpRequest request;
     request.method = "POST";
     for (std::size_t i = 0;; ++i) {
@@ -143,7 +143,7 @@ bool OciRegistry::begin_upload(const RemoteDigest& digest, const std::vector<std
         request.url = url("blobs/uploads/") + (mount ? fmt::format("?mount={}&from={}", url_encode(digest.text()), url_encode(from[i])) : "");
         HttpAnswer answer;
         try {
-            answer = send(connection_, request);
+            answer = send(connection, request);
         } catch (const NetworkError&) {
             throw;
         } catch (const Interrupted&) {
@@ -168,10 +168,10 @@ bool OciRegistry::begin_upload(const RemoteDigest& digest, const std::vector<std
 }
 
 // After a drop: how many bytes the registry has, or 0 when the upload must begin anew (session is then empty).
-std::uint64_t OciRegistry::progress_of(std::string& session) {
+std::uint64_t OciRegistry::progress_of(HttpConnection& connection, std::string& session) {
     HttpRequest request;
     request.url = session;
-    const HttpAnswer answer = send(connection_, request);
+    const HttpAnswer answer = send(connection, request);
     if (answer.status < 200 || answer.status >= 300) {
         session.clear();
         return 0;
@@ -180,17 +180,17 @@ std::uint64_t OciRegistry::progress_of(std::string& session) {
     return bytes_of_range(answer.header("range"));
 }
 
-bool OciRegistry::upload(const RemoteDigest& digest, const std::filesystem::path& file, std::uint64_t size, const std::vector<std::string>& from,
-                         const std::function<void(std::uint64_t)>& sent, std::uint64_t piece) {
+bool OciRegistry::upload(HttpConnection& connection, const RemoteDigest& digest, const std::filesystem::path& file, std::uint64_t size,
+                         const std::vector<std::string>& from, const std::function<void(std::uint64_t)>& sent, std::uint64_t piece) {
     const OpenFile open(file);
     std::string session;
     std::uint64_t there = 0, best = 0;
-    const HttpOptions& options = connection_.options();
+    const HttpOptions& options = connection.options();
     for (int attempt = 1;;) {
         try {
             if (session.empty()) {
                 there = 0;
-                if (!begin_upload(digest, from, session, piece)) return false;
+                if (!begin_upload(connection, digest, from, session, piece)) return false;
             }
             while (there < size) {
                 HttpRequest request;
@@ -199,11 +199,11 @@ bool OciRegistry::upload(const RemoteDigest& digest, const std::filesystem::path
                 const std::uint64_t count = std::min(piece, size - there);
                 request.headers = {{"Content-Type", "application/octet-stream"}, {"Content-Range", fmt::format("{}-{}", there, there + count - 1)}};
                 request.file = {open.fd, there, count, sent};
-                const HttpAnswer answer = send(connection_, request, false);
+                const HttpAnswer answer = send(connection, request, false);
                 throw_if_transient(answer);
                 if (answer.status == 404 || answer.status == 416 || answer.status == 400) {  // it has another idea of where we are
                     if (++attempt > options.tries) check(answer, "upload of " + digest.text());
-                    there = progress_of(session);
+                    there = progress_of(connection, session);
                     if (session.empty()) throw NetworkError(fmt::format("{} ended an upload with status {}", reference_.host, answer.status));
                     continue;
                 }
@@ -223,7 +223,7 @@ bool OciRegistry::upload(const RemoteDigest& digest, const std::filesystem::path
             request.method = "PUT";
             request.url = session + (session.find('?') == std::string::npos ? "?" : "&") + "digest=" + url_encode(digest.text());
             request.headers = {{"Content-Type", "application/octet-stream"}};
-            const HttpAnswer answer = send(connection_, request, false);
+            const HttpAnswer answer = send(connection, request, false);
             throw_if_transient(answer);
             if (answer.status == 404 || answer.status == 416) {  // it ended the upload: finished (and the answer was lost), or forgotten
                 session.clear();
@@ -235,8 +235,8 @@ bool OciRegistry::upload(const RemoteDigest& digest, const std::filesystem::path
             if (attempt >= options.tries) throw;
             log_debug("{}; finding out how much arrived", error.what());
             pause(options, pause_before(options, attempt++, error.wait));
-            if (has_blob(digest, size)) return true;  // the answer was lost, not the bytes
-            if (!session.empty()) there = progress_of(session);
+            if (has_blob(connection, digest, size)) return true;  // the answer was lost, not the bytes
+            if (!session.empty()) there = progress_of(connection, session);
         }
     }
 }

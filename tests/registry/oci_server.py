@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import threading
+import time
 import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "transport"))
@@ -26,6 +27,7 @@ class Faults(DownloadFaults):
         self.stuck = False            # pieces are accepted and not kept
         self.token_uses = 0           # requests that a token is good for
         self.token_answer = None      # body of the token server
+        self.upload_delay = 0.0       # seconds before a piece is answered
 
 
 class Registry:
@@ -34,6 +36,8 @@ class Registry:
         self.blobs = {}       # (repository, digest) -> bytes
         self.manifests = {}   # (repository, tag) -> bytes
         self.uploads = {}
+        self.sessions = 0
+        self.uploading = self.most_uploading = 0  # pieces that arrive at this moment, and the most there were
         self.uses = {}        # token -> requests that came with it
         self.tokens = {}      # token -> set of (repository, action)
         self.log = []
@@ -153,7 +157,8 @@ class RegistryHandler(Handler):
             owner.blobs[name, query["mount"]] = owner.blobs[source, query["mount"]]
             return self.answer(201, [("Location", "/v2/%s/blobs/%s" % (name, query["mount"]))])
         with owner.lock:
-            session = "%032x" % (len(owner.uploads) + 1)
+            owner.sessions += 1
+            session = "%032x" % owner.sessions
             owner.uploads[session] = bytearray()
         self.answer(202, [("Location", "/v2/%s/blobs/uploads/%s?state=0" % (name, session)), ("Range", "0-0")])
 
@@ -189,7 +194,16 @@ class RegistryHandler(Handler):
             if status:
                 self.drain()
                 return self.refuse(status, "UNKNOWN")
-            piece = self.rfile.read(drop or size)
+            with owner.lock:
+                owner.uploading += 1
+                owner.most_uploading = max(owner.most_uploading, owner.uploading)
+            try:
+                piece = self.rfile.read(drop or size)
+                if faults.upload_delay:
+                    time.sleep(faults.upload_delay)
+            finally:
+                with owner.lock:
+                    owner.uploading -= 1
             if drop:
                 if faults.keep_partial:
                     data += piece

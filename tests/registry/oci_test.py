@@ -28,6 +28,11 @@ def layers(tune=0):
     return [random_bytes(100 + i + (1000 * tune if i in (1, 2) else 0), size) for i, size in enumerate(SIZES)]
 
 
+def read_text(path):
+    with open(path) as file:
+        return file.read()
+
+
 class StoreCase(Case):
     def setUp(self):
         super().setUp()
@@ -54,7 +59,7 @@ class StoreCase(Case):
 
     def manifests(self, home):
         folder = os.path.join(home, "data", "store", "manifests")
-        return {name: open(os.path.join(folder, name)).read() for name in sorted(os.listdir(folder))} if os.path.isdir(folder) else {}
+        return {name: read_text(os.path.join(folder, name)) for name in sorted(os.listdir(folder))} if os.path.isdir(folder) else {}
 
     def check_pulled(self, contents):
         expected = {hashlib.sha256(content).hexdigest() for content in contents}
@@ -158,6 +163,83 @@ class Plain(Fake):
         self.assertGreaterEqual(len(self.registry.requests("registry", "PATCH")), 10 + 3 + 4)
         self.pull()
         self.check_pulled(layers())
+
+    def test_blobs_go_up_at_once_and_the_manifest_last(self):
+        self.make("m:1", layers())
+        self.faults.upload_delay = 0.3
+        self.push("--connections", "3", self.reference)
+        self.assertEqual(self.registry.most_uploading, 3)
+        sent = [e[1] for e in self.registry.requests("registry") if e[1] in ("PUT", "PATCH")]
+        puts = [e[2] for e in self.registry.requests("registry", "PUT")]
+        self.assertIn("/manifests/", puts[-1])
+        self.assertEqual([p for p in puts[:-1] if "/manifests/" in p], [])
+        self.assertEqual(sent[-1], "PUT")
+        self.pull()
+        self.check_pulled(layers())
+
+    def test_one_upload_that_fails_ends_the_push(self):
+        self.make("m:1", layers())
+        self.faults.upload_statuses = [400] * 100  # a refusal, not a fault that passes
+        self.assertIn("error: ", self.push("--tries", "1", self.reference, status=1).stderr)
+        self.assertEqual(self.registry.manifests, {})
+        self.faults.upload_statuses = []
+        self.push()
+        self.pull()
+        self.check_pulled(layers())
+
+    def path_of(self, home, content):
+        for at, _, names in os.walk(os.path.join(home, "data", "store", "blobs")):
+            for name in names:
+                with open(os.path.join(at, name), "rb") as file:
+                    if file.read() == content:
+                        return os.path.join(at, name)
+        self.fail("the blob is not there")
+
+    def damage(self, path, at=1000):
+        os.chmod(path, 0o644)
+        with open(path, "r+b") as file:
+            file.seek(at)
+            byte = file.read(1)[0]
+            file.seek(at)
+            file.write(bytes([byte ^ 4]))
+
+    def test_pulling_again_mends_a_damaged_blob(self):
+        self.make("m:1", layers())
+        self.push()
+        self.pull()
+        path = self.path_of(self.other, layers()[1])
+        self.damage(path)
+        done = self.forge("verify", "-m", list(self.names_of(self.other))[0], status=1, FORGE_HOME=self.other)
+        self.assertIn("its bytes are wrong", done.stderr)
+        self.assertIn("pull it again", done.stderr)
+        done = self.pull()
+        self.assertIn("is damaged; it is fetched again", done.stderr)
+        self.assertIn("1 of 6 blobs", done.stdout)
+        self.check_pulled(layers())
+        with open(path, "rb") as file:
+            self.assertTrue(file.read() == layers()[1])
+        # One that was cut off, and one that is missing.
+        os.chmod(path, 0o644)
+        os.truncate(path, 1000)
+        os.remove(self.path_of(self.other, layers()[3]))
+        self.assertIn("2 of 6 blobs", self.pull().stdout)
+        self.check_pulled(layers())
+
+    def names_of(self, home):
+        return [name[:-len(".json")].replace("+", "/").replace("@", ":") for name in self.manifests(home)]
+
+    def test_a_damaged_blob_is_not_sent(self):
+        self.make("m:1", layers())
+        path = self.path_of(self.environment["FORGE_HOME"], layers()[2])
+        self.damage(path)
+        self.assertIn("is damaged, so it is not sent", self.push(status=1).stderr)
+        self.assertEqual(self.registry.manifests, {})
+        self.damage(path)  # back
+        self.push()
+        # Its SHA-256 is remembered by now, and the registry refuses other bytes.
+        self.damage(path)
+        self.registry.blobs.clear()
+        self.assertIn("is damaged, so it is not sent", self.push("--tries", "1", self.reference, status=1).stderr)
 
     def test_faults_while_pulling(self):
         self.make("m:1", layers())
@@ -313,10 +395,13 @@ class Tokens(Fake):
         self.make("m:1", layers())
         self.forge("login", self.registry.host, "--user", "ada", input="pass-secret")
         self.faults.token_uses = 3
-        self.push("--piece", "2", self.reference)
+        self.push("--piece", "2", "--connections", "1", self.reference)
         self.assertGreater(len(self.registry.tokens), 4)
+        self.faults.token_uses = 12  # now several connections use one up
+        self.make("m:2", layers(2))
+        self.push("--piece", "1", self.reference, name="m:2")
         self.pull(FORGE_REGISTRY=self.registry.host, FORGE_REGISTRY_USER="ada", FORGE_REGISTRY_TOKEN="pass-secret")
-        self.check_pulled(layers())
+        self.check_pulled(layers(2))
 
     def test_broken_token_servers(self):
         self.make("m:1", layers()[3:4])

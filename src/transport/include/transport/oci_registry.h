@@ -48,17 +48,20 @@ class OciRegistry {
     // machine itself it is http anyway.
     OciRegistry(const OciReference& reference, HttpOptions options, bool plain_http);
 
-    bool has_blob(const RemoteDigest& digest, std::uint64_t size);
+    // ---- Blobs. Safe to call from several threads, each with a connection of its own.
+    bool has_blob(HttpConnection& connection, const RemoteDigest& digest, std::uint64_t size);
     // Small blobs from memory, large ones from a file in pieces of `piece` bytes; a dropped connection goes on
     // where the registry says it is. `sent` hears of bytes handed over (again, where they had to be repeated).
     // `from`: other repositories of this registry that may hold the blob: it is then shared, not sent.
     // Returns whether bytes travelled.
-    bool upload(const RemoteDigest& digest, const std::filesystem::path& file, std::uint64_t size, const std::vector<std::string>& from,
+    bool upload(HttpConnection& connection, const RemoteDigest& digest, const std::filesystem::path& file, std::uint64_t size, const std::vector<std::string>& from,
                 const std::function<void(std::uint64_t)>& sent, std::uint64_t piece = 64u << 20);
+    // Where a blob's bytes are, for download().
+    Location locate(HttpConnection& connection, const RemoteDigest& digest);
+
+    // ---- Manifests
     void put_manifest(const std::string& text);
     std::string get_manifest();  // of the reference's tag, its digest checked
-    // Where a blob's bytes are, for download(). Safe to call from several threads.
-    Location locate(HttpConnection& connection, const RemoteDigest& digest);
 
   private:
     std::string url(const std::string& rest) const;
@@ -66,12 +69,12 @@ class OciRegistry {
     std::string authorization();
     void authorize(HttpConnection& connection, const HttpAnswer& refusal, const std::string& used);
     void check(const HttpAnswer& answer, const std::string& what) const;
-    bool begin_upload(const RemoteDigest& digest, const std::vector<std::string>& from, std::string& session, std::uint64_t& piece);
-    std::uint64_t progress_of(std::string& session);
+    bool begin_upload(HttpConnection& connection, const RemoteDigest& digest, const std::vector<std::string>& from, std::string& session, std::uint64_t& piece);
+    std::uint64_t progress_of(HttpConnection& connection, std::string& session);
 
     OciReference reference_;
     Url base_;
-    HttpConnection connection_;
+    HttpConnection connection_;  // for manifests
     std::mutex mutex_;           // guards authorization_
     std::string authorization_;  // value of the header, once the registry asked for it
 };
