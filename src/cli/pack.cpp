@@ -51,9 +51,10 @@ void pack(const Flags& flags) {
 void add_pack(CLI::App& app, int&) {
     auto flags = std::make_shared<Flags>();
     CLI::App* command = app.add_subcommand("pack", "Turn a model into a .forge model: mapped, checked, shared");
-    command->add_option("source", flags->options.source, "A GGUF file, a Hugging Face or MLX folder")->type_name("SRC");
+    command->add_option("source", flags->options.source, "A GGUF file, a Hugging Face or MLX folder, a .forge model")->type_name("SRC");
     command->add_option("-o,--output", flags->options.output, "NAME[:TAG] in the store, or a file that ends in .forge")->type_name("NAME|FILE");
-    command->add_option("--quantize", flags->options.recipes, "Quantise a Hugging Face folder first: q4, q4g32, mxfp4, mixed, ... or PATTERN=RECIPE (see forge quantize). Repeatable")
+    command->add_option("--quantize", flags->options.recipes, "Quantise weights that are f32, f16 or bf16: q4, q4g32, mxfp4, mixed, ... or PATTERN=RECIPE (see forge quantize). Repeatable. "
+                         "What is quantised already is refused")
         ->type_name("RECIPE")->take_all()->expected(1);
     command->add_option("--layout", flags->layout, "How weights with codes lie: rows (any device), tiled16 (fastest on CPUs), auto: what --device reads fastest")
         ->type_name("LAYOUT")->check(CLI::IsMember({"auto", "rows", "tiled16"}));
@@ -65,7 +66,9 @@ void add_pack(CLI::App& app, int&) {
     command->footer("Examples:\n"
                     "  forge pack qwen3-0.6b-q4_k_m.gguf -o qwen3:q4_k_m\n"
                     "  forge pack Qwen3-0.6B/ -o qwen3:q4 --quantize q4\n"
+                    "  forge pack model-bf16.gguf -o model:q4 --quantize q4 --quantize 'blk.*.attn_v=q8'\n"
                     "  forge pack model.gguf -o model.forge --layout rows\n"
+                    "  forge pack qwen3:q4 -o qwen3-q4.forge          (out of the store into a file; the other way likewise)\n"
                     "A run that was stopped goes on where it was when the same command is given again.");
     command->callback([flags] {
         require_argument(flags->options.source, "SRC");

@@ -11,6 +11,11 @@
 #include "resolve.h"
 
 namespace forge {
+namespace {
+
+bool is_expert(Role role) { return role == Role::expert_gate || role == Role::expert_up || role == Role::expert_down; }
+
+}  // namespace
 
 struct WeightSource::State {
     const ModelFile* file = nullptr;
@@ -54,8 +59,7 @@ std::vector<WeightPart> WeightSource::parts() const {
         WeightPart part{fmt::format("layer.{}", i), {}};
         for (std::size_t r = 0; r < layer.weights.size(); ++r) {
             const auto role = static_cast<Role>(r);
-            const bool expert = role == Role::expert_gate || role == Role::expert_up || role == Role::expert_down;
-            for (int e = 0; e < (expert && layer[role] >= 0 ? layer.feed_forward.moe.experts : 1); ++e) take(part, layer[role] < 0 ? -1 : layer[role] + e);
+            for (int e = 0; e < (is_expert(role) && layer[role] >= 0 ? layer.feed_forward.moe.experts : 1); ++e) take(part, layer[role] < 0 ? -1 : layer[role] + e);
         }
         parts.push_back(std::move(part));
     }
@@ -68,7 +72,7 @@ std::vector<WeightPart> WeightSource::parts() const {
 
 Weight WeightSource::rows(WeightId id, std::int64_t first, std::int64_t last, WeightLayout layout, ThreadPool& pool) const {
     const TensorUse& whole = state_->resolution.uses[static_cast<std::size_t>(id)];
-    if (state_->file->packed) fail("{} is packed already; pack its source, or copy it", state_->file->path);
+    if (state_->file->packed) return packed_rows(*state_->file, whole, first, whole.as_f32 ? whole.rows : last, layout);
     TensorUse use = whole;
     if (!use.as_f32) {
         use.rows = last - first;
@@ -98,10 +102,34 @@ PackedWeight WeightSource::describe(WeightId id, WeightLayout layout, ThreadPool
 
 std::uint64_t WeightSource::source_bytes(WeightId id) const {
     const TensorUse& use = state_->resolution.uses[static_cast<std::size_t>(id)];
+    if (state_->file->packed) return packed_bytes(*state_->file, use);
     const Tensor& tensor = *use.tensor;
     if (tensor.elements() <= 0) return 0;
     return static_cast<std::uint64_t>(static_cast<double>(tensor.data.size()) * static_cast<double>(use.rows) * static_cast<double>(use.cols) /
                                       static_cast<double>(use.quantised ? tensor.rows() * use.cols : tensor.elements()));
+}
+
+std::vector<std::string> WeightSource::modules() const {
+    const ModelSpec& spec = state_->draft.spec;
+    std::vector<std::string> modules(state_->resolution.uses.size());
+    const auto set = [&](WeightId id, std::string name) {
+        if (name.ends_with(".weight")) name.resize(name.size() - 7);
+        if (id >= 0 && !state_->resolution.uses[static_cast<std::size_t>(id)].as_f32) modules[static_cast<std::size_t>(id)] = std::move(name);
+    };
+    for (std::size_t i = 0; i < spec.layers.size(); ++i)
+        for (const TensorRow& row : state_->draft.family->tensors) {
+            const bool expert = is_expert(row.role);
+            std::string name(row.hf);
+            if (const std::size_t number = name.find("experts.{}."); number != std::string::npos)
+                name.replace(number, std::string::npos, fmt::format("switch_mlp.{}_proj", row.role == Role::expert_gate ? "gate" : row.role == Role::expert_up ? "up" : "down"));
+            const WeightId first = spec.layers[i][row.role];
+            for (int e = 0; first >= 0 && e < (expert ? spec.layers[i].feed_forward.moe.experts : 1); ++e) set(first + e, fmt::format("model.layers.{}.{}", i, name));
+        }
+    set(spec.head, "lm_head");
+    set(spec.embed, "model.embed_tokens");  // also where the head is the embedding
+    set(spec.ple_embed, "model.embed_tokens_per_layer");
+    set(spec.ple_proj, "model.per_layer_model_projection");
+    return modules;
 }
 
 }  // namespace forge

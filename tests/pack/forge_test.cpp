@@ -12,12 +12,17 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
 #include <random>
 
 #include "../support/expect_error.h"
+#include "base/float16.h"
 #include "base/paths.h"
 #include "formats/forge_model.h"
 #include "model/bind.h"
+#include "pack/gguf_writer.h"
+#include "pack/mlx_encode.h"
 #include "pack/pack.h"
 #include "pack/proof.h"
 #include "pack/safetensors_writer.h"
@@ -234,7 +239,6 @@ TEST_F(PackForge, RefusesNamesAndExistingOutputs) {
     EXPECT_ERROR(pack_model(pack_options(source, "m", WeightLayout::rows)), invalid_input, "m:latest is in the store already");
     pack_model(pack_options(source, folder / "m.forge", WeightLayout::rows));
     EXPECT_ERROR(pack_model(pack_options(source, folder / "m.forge", WeightLayout::rows)), invalid_input, "exists already");
-    EXPECT_ERROR(pack_model(pack_options(folder / "m.forge", "n", WeightLayout::rows)), invalid_input, "is a .forge model already");
 }
 
 TEST_F(PackForge, QuantisesFirstWhenARecipeIsGiven) {
@@ -247,6 +251,195 @@ TEST_F(PackForge, QuantisesFirstWhenARecipeIsGiven) {
     EXPECT_EQ(provenance["recipe"], nlohmann::ordered_json::array({"q4g64"}));
     EXPECT_EQ(provenance["source_format"], "huggingface");
     EXPECT_EQ(Store::open().gc().partials, 0u);
+}
+
+// The same GGUF model with its matrices as plain floats.
+std::string as_floats(const std::string& from, const std::string& to, GgufType type) {
+    const auto model = open_gguf(from);
+    GgufWriter out(to);
+    for (const auto& [name, value] : model->metadata.all()) {
+        const std::string& key = name;
+        std::visit([&](const auto& v) {
+            using T = std::decay_t<decltype(v)>;
+            if constexpr (std::is_same_v<T, bool>) out.set_bool(key, v);
+            if constexpr (std::is_same_v<T, std::int64_t>) out.set_i32(key, static_cast<std::int32_t>(v));
+            if constexpr (std::is_same_v<T, std::uint64_t>) out.set_u32(key, static_cast<std::uint32_t>(v));
+            if constexpr (std::is_same_v<T, double>) out.set_f32(key, static_cast<float>(v));
+            if constexpr (std::is_same_v<T, std::string>) out.set_string(key, v);
+            if constexpr (std::is_same_v<T, std::vector<std::string>>) out.set_strings(key, v);
+            if constexpr (std::is_same_v<T, std::vector<bool>>) out.set_bools(key, v);
+            if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) out.set_i32s(key, std::vector<std::int32_t>(v.begin(), v.end()));
+            if constexpr (std::is_same_v<T, std::vector<double>>) out.set_f32s(key, std::vector<float>(v.begin(), v.end()));
+        }, value);
+    }
+    const auto type_of = [&](const Tensor& t) { return t.is_block && t.shape.size() > 1 && t.block != GgufType::f32 ? type : t.block; };
+    for (const Tensor& t : model->tensors) out.add_tensor(t.name, t.shape, type_of(t));
+    out.begin();
+    for (const Tensor& t : model->tensors) {
+        if (type_of(t) == t.block) {
+            out.write(t.data);
+            continue;
+        }
+        std::vector<float> row(static_cast<std::size_t>(t.cols()));
+        const std::size_t stride = t.data.size() / static_cast<std::size_t>(t.rows());
+        for (std::int64_t r = 0; r < t.rows(); ++r) {
+            decode_gguf_row(t.block, t.data.data() + static_cast<std::size_t>(r) * stride, t.cols(), row.data());
+            std::vector<std::uint16_t> halves;
+            for (const float x : row) halves.push_back(type == GgufType::bf16 ? f32_to_bf16(x) : f32_to_f16(x));
+            out.write(type == GgufType::f32 ? std::as_bytes(std::span(row)) : std::as_bytes(std::span(halves)));
+        }
+    }
+    out.finish();
+    return to;
+}
+
+// What each weight of the packed model should be: the source's where its format is the same, else its rows encoded.
+void expect_quantised(const BoundModel& source, const BoundModel& packed, const std::function<MlxFormat(const Weight&)>& format_of) {
+    ASSERT_EQ(source.weights.size(), packed.weights.size());
+    int quantised = 0;
+    for (std::size_t i = 0; i < source.weights.size(); ++i) {
+        const Weight &from = source.weights[i], &to = packed.weights[i];
+        ASSERT_EQ(from.rows, to.rows) << from.name;
+        const auto cols = static_cast<std::size_t>(from.cols);
+        std::vector<float> a(cols), b(cols);
+        const bool coded = from.rows > 1;
+        const MlxFormat format = format_of(from);
+        EXPECT_EQ(to.format.is_dense(), !coded) << from.name;
+        quantised += coded ? 1 : 0;
+        const DType type = from.format.dense_type;
+        const MlxRowBytes sizes = mlx_row_bytes(format, from.cols, type);
+        std::vector<std::byte> codes(sizes.codes), scales(sizes.scales), biases(sizes.biases);
+        for (std::int64_t r = 0; r < from.rows; ++r) {
+            decode_row(from, r, a.data());
+            decode_row(to, r, b.data());
+            if (coded) {
+                encode_mlx_row(format, type, a, codes.data(), scales.data(), biases.data());
+                Weight row;
+                row.format = to.format;
+                row.rows = 1;
+                row.cols = from.cols;
+                row.codes = {codes.data(), codes.size()};
+                row.scales = {scales.data(), scales.size()};
+                if (!biases.empty()) row.offsets = {biases.data(), biases.size()};
+                decode_row(row, 0, a.data());
+            }
+            ASSERT_EQ(std::memcmp(a.data(), b.data(), cols * 4), 0) << from.name << " row " << r;
+        }
+    }
+    EXPECT_GT(quantised, 3);
+}
+
+TEST_F(PackForge, QuantisesGgufOfFloats) {
+    ThreadPool pool(2);
+    for (const auto& [fixture, type] : {std::pair{"models/gguf-llama-q4_0", GgufType::bf16}, std::pair{"models/gguf-llama-q4_0", GgufType::f32},
+                                        std::pair{"models-mixed/gguf-qwen3moe-q8_0", GgufType::f16}})
+        for (const WeightLayout layout : {WeightLayout::rows, WeightLayout::tiles})
+            for (const auto& [recipe, format] : {std::pair{"q4g32", MlxFormat{MlxMode::affine, 4, 32}}, std::pair{"q3g32", MlxFormat{MlxMode::affine, 3, 32}},
+                                                 std::pair{"mxfp4", MlxFormat{MlxMode::mxfp4, 4, 32}}}) {
+                const std::string source = as_floats(source_path(fixture), folder / "floats.gguf", type);
+                PackOptions o = pack_options(source, folder / "q.forge", layout);
+                o.overwrite = true;
+                o.recipes = {recipe};
+                pack_model(o);
+                const auto packed = open_model_file(folder / "q.forge");
+                const auto a = bind_model(*open_model_file(source), pool), b = bind_model(*packed, pool, layout);
+                // Routers get more bits, as forge quantize gives them.
+                expect_quantised(*a, *b, [&, usual = format](const Weight& w) { return w.name.ends_with("ffn_gate_inp.weight") ? MlxFormat{MlxMode::affine, 8, 64} : usual; });
+                EXPECT_EQ(b->mapped, b->bytes()) << "all weights stay in the file";
+                EXPECT_EQ(packed->packed->manifest().provenance["recipe"], nlohmann::ordered_json::array({recipe}));
+                EXPECT_EQ(packed->packed->manifest().origin, "gguf");
+                EXPECT_EQ(greedy(folder / "q.forge", 4).size(), 4u);
+                EXPECT_EQ(wrong_blobs(*packed, pool), std::vector<std::string>{});
+                const std::string bytes = read_file(folder / "q.forge");
+                o.threads = 1;
+                pack_model(o);
+                EXPECT_EQ(read_file(folder / "q.forge"), bytes) << "the same bytes a second time";
+            }
+}
+
+TEST_F(PackForge, PatternsNameModulesOrTheFilesOwnTensors) {
+    ThreadPool pool(1);
+    PackOptions o = pack_options(as_floats(source_path("models/gguf-llama-q4_0"), folder / "floats.gguf", GgufType::bf16), folder / "q.forge", WeightLayout::rows);
+    o.recipes = {"q4g32", "blk.0.attn_v=q8g32", "*.layers.1.mlp.down_proj=plain", "lm_head=plain", "*embed_tokens=plain"};
+    pack_model(o);
+    std::map<std::string, std::string> formats;
+    const auto packed = open_model_file(folder / "q.forge");
+    const auto bound = bind_model(*packed, pool);
+    for (const Weight& weight : bound->weights) formats[weight.name] = describe(weight.format);
+    EXPECT_EQ(formats["blk.0.attn_v.weight"], "q8/32 bf16 +bias");
+    EXPECT_EQ(formats["blk.1.attn_v.weight"], "q4/32 bf16 +bias");
+    EXPECT_EQ(formats["blk.0.ffn_down.weight"], "q4/32 bf16 +bias");
+    EXPECT_EQ(formats["blk.1.ffn_down.weight"], "bf16");
+    EXPECT_EQ(formats["token_embd.weight"], "bf16");
+    o.overwrite = true;
+    o.recipes = {"plain"};
+    EXPECT_ERROR(pack_model(o), invalid_input, "nothing would be quantised");
+    o.recipes = {"q4g33"};
+    EXPECT_ERROR(pack_model(o), invalid_input, "is no recipe");
+}
+
+// By way of a .forge model of floats the result is that of the folder, which is mlx-lm's.
+TEST_F(PackForge, QuantisesAForgeModelOfFloatsAsItsFolder) {
+    ThreadPool pool(2);
+    for (const auto& [fixture, recipe] : {std::pair{"mlx-sources/llama-4bit-g64", "q4g64"}, std::pair{"mlx-sources/qwen3-moe-mxfp4", "mxfp4"},
+                                          std::pair{"mlx-sources/llama-4bit-g64", "mixed_3_6g32"}}) {
+        PackOptions o = pack_options(data + fixture, folder / "floats.forge", WeightLayout::rows);
+        o.overwrite = true;
+        pack_model(o);
+        o.output = folder / "folder.forge";
+        o.recipes = {recipe};
+        pack_model(o);
+        o.source = folder / "floats.forge";
+        o.output = folder / "forge.forge";
+        o.layout = WeightLayout::tiles;
+        pack_model(o);
+        const auto quantised = open_model_file(folder / "forge.forge");
+        expect_equal_weights(*bind_model(*open_model_file(folder / "folder.forge"), pool), *bind_model(*quantised, pool));
+        EXPECT_EQ(greedy(folder / "forge.forge", 4), greedy(folder / "folder.forge", 4)) << fixture;
+        const auto& provenance = quantised->packed->manifest().provenance;
+        EXPECT_EQ(provenance["source_format"], "forge");
+        EXPECT_EQ(provenance["made_from"]["source_format"], "huggingface");
+        EXPECT_EQ(provenance["made_from"], open_model_file(folder / "floats.forge")->packed->manifest().provenance);
+    }
+}
+
+TEST_F(PackForge, RefusesToQuantiseTwice) {
+    for (const char* fixture : {"models/gguf-llama-q4_0", "models/gguf-qwen3-kquants", "models/gguf-gemma3-q8_0"}) {
+        PackOptions o = pack_options(source_path(fixture), folder / "m.forge", WeightLayout::tiles);
+        o.overwrite = true;
+        pack_model(o);
+        for (const std::string& source : {source_path(fixture), folder / "m.forge"}) {
+            PackOptions again = pack_options(source, "n", WeightLayout::rows);
+            again.recipes = {"q4g32"};
+            EXPECT_ERROR(pack_model(again), unsupported, "is quantised already");
+            EXPECT_FALSE(Store::open().read_manifest({"n", "latest"}));
+        }
+    }
+    PackOptions mlx = pack_options(data + "models-mlx/llama-4bit-g64", "n", WeightLayout::rows);
+    mlx.recipes = {"q4"};
+    EXPECT_ERROR(pack_model(mlx), invalid_input, "quantised already");
+}
+
+TEST_F(PackForge, TurnsAForgeModelIntoTheOtherLayoutAndBack) {
+    ThreadPool pool(2);
+    for (const char* fixture : {"models/gguf-qwen3-kquants", "models/gguf-qwen3-fp4", "models/llama-gqa-tied", "models-mlx/qwen3-every-format", "models-mixed/gguf-qwen3moe"}) {
+        const std::string source = source_path(fixture);
+        pack_model(pack_options(source, "rows:1", WeightLayout::rows));
+        pack_model(pack_options(source, "tiles:1", WeightLayout::tiles));
+        const Store store = Store::open();
+        const auto path = [&](const char* name) { return store.manifest_path(*ModelName::parse(name)).string(); };
+        PackOptions o = pack_options(path("rows:1"), folder / "tiles.forge", WeightLayout::tiles);
+        o.overwrite = true;
+        pack_model(o);
+        // What the packer would have made of the source.
+        EXPECT_EQ(open_model_file(folder / "tiles.forge")->packed->manifest().dump(), *store.read_manifest({"tiles", "1"})) << fixture;
+        o = pack_options(folder / "tiles.forge", "back:1", WeightLayout::rows);
+        const PackSummary back = pack_model(o);
+        EXPECT_EQ(*store.read_manifest({"back", "1"}), *store.read_manifest({"rows", "1"})) << fixture;
+        EXPECT_GT(back.shared, 0u);
+        expect_equal_weights(*bind_model(*open_model_file(source), pool), *bind_model(*open_model_file(path("back:1")), pool));
+        for (const char* name : {"rows", "tiles", "back"}) store.remove_manifest({name, "1"});
+    }
 }
 
 // Changes one byte of a read-only file.
@@ -294,6 +487,51 @@ TEST_F(PackForge, DamagedShardsAreNamed) {
     EXPECT_ERROR(open_model_file(path), invalid_input, "truncated");
     fs::remove(store.blob_path(first.digest));
     EXPECT_ERROR(open_model_file(path), not_found, "layer.0");
+}
+
+TEST_F(PackForge, PackingAgainMendsDamagedBlobs) {
+    PackOptions o = pack_options(source_path("models/gguf-qwen3-kquants"), "m", WeightLayout::rows);
+    const std::string path = pack_model(o).path;
+    const Store store = Store::open();
+    const Manifest manifest = open_model_file(path)->packed->manifest();
+    ThreadPool pool(2);
+    o.overwrite = true;
+    for (const ManifestBlob& blob : manifest.blobs) {
+        for (const std::uint64_t at : {std::uint64_t{0}, blob.bytes / 2, blob.bytes - 1}) {
+            damage(store.blob_path(blob.digest), at);
+            const auto wrong = wrong_blobs(path, pool);  // also where the model does not open any more
+            ASSERT_EQ(wrong.size(), 1u) << blob.role << " " << at;
+            EXPECT_THAT(wrong[0], testing::HasSubstr("the " + blob.role));
+            pack_model(o);
+            ASSERT_EQ(wrong_blobs(path, pool), std::vector<std::string>{}) << blob.role << " " << at;
+        }
+        fs::remove(store.blob_path(blob.digest));
+        ASSERT_EQ(wrong_blobs(path, pool).size(), 1u);
+        pack_model(o);
+        ASSERT_EQ(wrong_blobs(path, pool), std::vector<std::string>{});
+    }
+}
+
+TEST_F(PackForge, ShardsOfAStoppedRunAreNotBelieved) {
+    for (const std::string& output : {std::string("m"), folder / "m.forge"}) {
+        PackOptions o = pack_options(source_path("models/gguf-qwen3-kquants"), output, WeightLayout::tiles);
+        std::string preview;
+        o.prove = [&](const std::string& path) -> std::string {
+            preview = path;
+            fail("stopped here");
+        };
+        EXPECT_ERROR(pack_model(o), invalid_input, "stopped here");
+        const ForgeBlobs blobs = find_forge_blobs(preview);
+        const Manifest manifest = Manifest::parse(blobs.manifest, preview);
+        const BlobBytes second = blobs.lookup(manifest.blobs[1]);
+        damage(second.file->path(), second.offset + 20000);
+        o.prove = {};
+        const PackSummary made = pack_model(o);
+        EXPECT_GT(made.resumed, 0u) << output;
+        EXPECT_LT(made.resumed, made.shards) << output;
+        ThreadPool pool(2);
+        EXPECT_EQ(wrong_blobs(made.path, pool), std::vector<std::string>{});
+    }
 }
 
 TEST_F(PackForge, StaysInMemoryWhenAsked) {

@@ -15,12 +15,14 @@
 #include "blob_sink.h"
 #include "formats/forge_manifest.h"
 #include "formats/forge_metadata.h"
+#include "formats/forge_model.h"
 #include "formats/forge_shard.h"
 #include "formats/model_file.h"
 #include "formats/xxh3.h"
 #include "model/weight_source.h"
 #include "pack/quantize.h"
 #include "quant/tiles.h"
+#include "quantiser.h"
 #include "side_files.h"
 #include "store/blake3.h"
 #include "store/store.h"
@@ -53,6 +55,8 @@ fs::path folder_of(const ModelFile& file) {
     return p.has_parent_path() ? p.parent_path() : fs::path(".");
 }
 
+std::string_view text_of(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
 // What names the work, so that a stopped run can go on: the sources' state on disk and all that decides
 // the bytes.
 std::string work_key(const ModelFile& file, const PackOptions& options) {
@@ -68,16 +72,19 @@ std::string work_key(const ModelFile& file, const PackOptions& options) {
 
 class Packer {
   public:
-    // original: what the user named; file: what is packed, the same or its quantised form.
-    Packer(const PackOptions& options, const ModelFile& original, const ModelFile& file, BlobSink& sink)
-        : options_(options), original_(original), file_(file), sink_(sink), source_(file), pool_(options.threads) {}
+    // original: what the user named; file: what is packed, the same or its quantised form. quantise: its weights
+    // are quantised while they are packed.
+    Packer(const PackOptions& options, const ModelFile& original, const ModelFile& file, bool quantise, BlobSink& sink)
+        : options_(options), original_(original), file_(file), sink_(sink), source_(file), pool_(options.threads) {
+        if (quantise) quantiser_.emplace(options.recipes, source_, file.path);
+    }
 
     PackSummary run() {
         manifest_.origin = name_of(file_.format);
         manifest_.layout = layout_ == WeightLayout::rows ? "rows" : "tiled16";
         pack_shards();
         pack_small();
-        describe();
+        describe_model();
         if (options_.prove) {
             const std::string proof = options_.prove(sink_.preview(manifest_.dump()));
             add_small("proof", "", proof);
@@ -91,6 +98,7 @@ class Packer {
     void pack_shards() {
         summary_.parameters = source_.spec().parameters;
         const std::vector<WeightPart> parts = source_.parts();
+        if (quantiser_) choose_formats(parts);
         std::uint64_t total = 0;
         for (const WeightPart& part : parts)
             for (const WeightId id : part.weights) total += source_.source_bytes(id);
@@ -100,11 +108,40 @@ class Packer {
             if (!part.weights.empty()) pack_shard(part, progress);
     }
 
+    // Before anything is written: a weight that cannot be quantised refuses the model.
+    void choose_formats(const std::vector<WeightPart>& parts) {
+        for (const WeightPart& part : parts)
+            for (const WeightId id : part.weights)
+                if (const auto format = quantiser_->choose(id, source_.describe(id, layout_, pool_))) formats_.emplace(id, *format);
+        if (formats_.empty()) fail("{}: nothing would be quantised: no weight that the recipe is for has rows of whole groups", original_.path);
+    }
+
+    const MlxFormat* format_of(WeightId id) const {
+        const auto found = formats_.find(id);
+        return found == formats_.end() ? nullptr : &found->second;
+    }
+
+    PackedWeight describe(WeightId id) {
+        PackedWeight weight = source_.describe(id, layout_, pool_);
+        if (const MlxFormat* format = format_of(id)) {
+            weight.format = Quantiser::planes_of(*format, weight.format.dense_type);
+            weight.tiled = layout_ != WeightLayout::rows && weight.rows >= kTiledRows && can_tile(weight.format);
+            weight.planes = packed_planes(weight.format, weight.rows, weight.cols, weight.tiled);
+        }
+        return weight;
+    }
+
+    Weight rows_of(WeightId id, std::int64_t first, std::int64_t last, bool tiled) {
+        const MlxFormat* format = format_of(id);
+        Weight rows = source_.rows(id, first, last, format ? WeightLayout::rows : layout_, pool_);
+        return format ? quantiser_->encode(rows, *format, tiled, pool_) : rows;
+    }
+
     void pack_shard(const WeightPart& part, Progress& progress) {
         std::vector<PackedWeight> weights;
         std::uint64_t source_bytes = 0;
         for (const WeightId id : part.weights) {
-            weights.push_back(source_.describe(id, layout_, pool_));
+            weights.push_back(describe(id));
             source_bytes += source_.source_bytes(id);
         }
         const std::uint64_t bytes = lay_out_shard(weights);
@@ -143,7 +180,7 @@ class Packer {
         for (std::int64_t first = 0, last = 0; first < weight.rows; first = last) {
             last = std::min(weight.rows, first + step);
             if (weight.rows - last < kTiledRows) last = weight.rows;  // fewer rows than a tile are never laid out as one
-            const Weight rows = source_.rows(id, first, last, layout_, pool_);
+            const Weight rows = rows_of(id, first, last, weight.tiled);
             if (rows.format != weight.format || rows.tiled != weight.tiled)
                 fail(ErrorKind::internal, "rows {} to {} of {} have another layout than the first", first, last, weight.key.name);
             const Plane* const planes[kPlaneKinds] = {&rows.codes, &rows.codes_high, &rows.scales, &rows.offsets, &rows.super_scales, &rows.super_mins};
@@ -169,6 +206,7 @@ class Packer {
     }
 
     void pack_small() {
+        if (file_.packed) return copy_small();
         add_small("tensors", "", encode_tensor_list(file_.tensors, [&](const Tensor& tensor) {
             return source_.is_beside(tensor) && tensor.elements() <= small_tensor;
         }));
@@ -181,10 +219,17 @@ class Packer {
         for (const SideFile& side : side_files(folder_of(file_))) add_small(side.licence ? "licence" : "file", side.name, read_file(side.path));
     }
 
-    void describe() {
+    // Of a .forge model, all that is no weight, as it is; a proof is of its own bits.
+    void copy_small() {
+        const std::vector<ManifestBlob>& blobs = file_.packed->manifest().blobs;
+        for (std::size_t i = 0; i < blobs.size(); ++i)
+            if (blobs[i].role != "shard" && blobs[i].role != "proof") add_small(blobs[i].role, blobs[i].name, text_of(file_.packed->blob(i).bytes));
+    }
+
+    void describe_model() {
         const ModelSpec& spec = source_.spec();
         Json& model = manifest_.model;
-        model["name"] = original_.path.empty() ? spec.name : model_name();
+        model["name"] = model_name();
         model["architecture"] = spec.architecture;
         model["parameters"] = spec.parameters;
         model["layers"] = spec.layers.size();
@@ -198,10 +243,23 @@ class Packer {
         for (const char* key : {"general.license", "general.license.name", "general.license.link"})
             if (const std::string text = file_.metadata.has(key) ? file_.metadata.string(key, "") : ""; !text.empty()) model["licence"][std::string(key).substr(8)] = text;
 
+        if (file_.packed && file_.packed->manifest().model.contains("licence")) model["licence"] = file_.packed->manifest().model["licence"];
+
         Json& made = manifest_.provenance;
+        if (file_.packed && !quantiser_) {  // the same weights: what they are of has not changed
+            made = file_.packed->manifest().provenance;
+            return;
+        }
         made["packer"] = "forge " + options_.version;
-        made["source_format"] = name_of(original_.format);
+        made["source_format"] = file_.packed ? "forge" : name_of(original_.format);
         made["recipe"] = options_.recipes;
+        if (file_.packed) {
+            const Manifest& manifest = file_.packed->manifest();
+            const std::string text = manifest.dump();
+            made["source"] = Json::array({{{"name", model_name()}, {"bytes", manifest.bytes()}, {"digest", blake3(bytes_of(text)).text()}}});
+            made["made_from"] = manifest.provenance;
+            return;
+        }
         Json files = Json::array();
         const auto add = [&](const std::string& name, const fs::path& path, Progress* progress) {
             const Digest digest = blake3_file(path, [&](std::uint64_t n) { if (progress) progress->advance(n); });
@@ -217,6 +275,7 @@ class Packer {
     }
 
     std::string model_name() const {
+        if (file_.packed) return file_.packed->manifest().model.value("name", source_.spec().name);
         if (!source_.spec().name.empty() && file_.format == ModelFormat::gguf) return source_.spec().name;
         return fs::absolute(folder_of(original_)).lexically_normal().filename().string();
     }
@@ -236,6 +295,8 @@ class Packer {
     const WeightLayout layout_ = options_.layout == WeightLayout::rows ? WeightLayout::rows : WeightLayout::tiles_by_copy;
     WeightSource source_;
     ThreadPool pool_;
+    std::optional<Quantiser> quantiser_;
+    std::map<WeightId, MlxFormat> formats_;  // of the weights that are quantised here
     Manifest manifest_;
     PackSummary summary_;
     std::map<std::string, std::uint64_t> by_format_;
@@ -262,15 +323,16 @@ PackSummary pack_model(const PackOptions& options) {
     if (!to_file && !ModelName::parse(options.output))
         fail("'{}' is no name for a model: wanted NAME or NAME:TAG (letters, digits, '.', '_', '-', and '/' in the name), or a file that ends in .forge", options.output);
     const auto original = open_model_file(options.source);
-    if (original->packed) fail("{} is a .forge model already", options.source);
     const std::string key = work_key(*original, options);
     const auto sink = to_file ? file_sink(options.output, key, options.overwrite) : store_sink(options.output, key, options.overwrite);
-    if (options.recipes.empty()) return Packer(options, *original, *original, *sink).run();
-    // Quantised first, as `forge quantize` does, into a folder that is removed afterwards.
+    if (options.recipes.empty()) return Packer(options, *original, *original, false, *sink).run();
+    // A folder is quantised first, as `forge quantize` does it, into a folder that is removed afterwards; of other
+    // models each weight is quantised on its way.
+    if (original->packed || original->format == ModelFormat::gguf) return Packer(options, *original, *original, true, *sink).run();
     const TemporaryFolder folder(to_file ? fs::path(options.output + ".quantising") : Store::open().partial("quantising-" + key));
     quantize({.source = options.source, .output = folder.path().string(), .recipes = options.recipes, .global_scale = false, .overwrite = true, .threads = options.threads});
     const auto quantised = open_model_file(folder.path().string());
-    return Packer(options, *original, *quantised, *sink).run();
+    return Packer(options, *original, *quantised, false, *sink).run();
 }
 
 }  // namespace forge

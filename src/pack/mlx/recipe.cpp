@@ -115,10 +115,10 @@ Recipe::Recipe(const std::vector<std::string>& recipes) {
     }
 }
 
-Choice Recipe::choose(const std::string& path, std::int64_t cols, const ModelSpec& spec) const {
+Choice Recipe::choose(const std::string& path, std::int64_t cols, const ModelSpec& spec, const std::string& alias) const {
     using enum Choice::Entry;
     for (auto it = overrides_.rbegin(); it != overrides_.rend(); ++it) {
-        if (fnmatch(it->first.c_str(), path.c_str(), 0) != 0) continue;
+        if (fnmatch(it->first.c_str(), path.c_str(), 0) != 0 && (alias.empty() || fnmatch(it->first.c_str(), alias.c_str(), 0) != 0)) continue;
         if (!it->second) return {std::nullopt, denied};
         if (cols % it->second->group != 0)
             fail("{} has rows of {} numbers, which are no whole groups of {} as '{}' wants", path, cols, it->second->group, it->first);

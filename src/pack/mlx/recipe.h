@@ -24,8 +24,8 @@ class Recipe {
 
     // The folder's own format.
     const MlxFormat& base() const { return base_; }
-    // The module at `path`, whose rows have `cols` numbers.
-    Choice choose(const std::string& path, std::int64_t cols, const ModelSpec& spec) const;
+    // The module at `path`, whose rows have `cols` numbers. Patterns may also name it by `alias`, its own file's name.
+    Choice choose(const std::string& path, std::int64_t cols, const ModelSpec& spec, const std::string& alias = {}) const;
 
   private:
     MlxFormat base_;

@@ -36,6 +36,9 @@ class WeightSource {
     Weight rows(WeightId id, std::int64_t first, std::int64_t last, WeightLayout layout, ThreadPool& pool) const;
     // Bytes that rows() reads, for progress.
     std::uint64_t source_bytes(WeightId id) const;
+    // What recipes call a weight, by its id: "model.layers.3.mlp.down_proj", "lm_head", whatever the file's own names;
+    // all experts of a layer share one, "model.layers.3.mlp.switch_mlp.up_proj". Empty: a vector, which stays as it is.
+    std::vector<std::string> modules() const;
     // Whether no weight is made from a tensor, though loading may read it (rope divisors, scales).
     bool is_beside(const Tensor& tensor) const;
 
