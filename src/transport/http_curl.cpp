@@ -1,5 +1,6 @@
 // HTTP through libcurl; the only file that includes it. Proxies come from the environment
-// (http_proxy, https_proxy, all_proxy, no_proxy), certificates from the system.
+// (http_proxy, https_proxy, all_proxy, no_proxy), certificates from the system or from where CURL_CA_BUNDLE,
+// SSL_CERT_FILE and SSL_CERT_DIR say.
 #include <curl/curl.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <exception>
 #include <mutex>
 
+#include "base/text.h"
 #include "transport/http.h"
 
 namespace forge {
@@ -57,6 +59,15 @@ std::size_t on_header(char* text, std::size_t size, std::size_t count, void* use
     x.answer.headers.emplace_back(std::move(name), value);
     return size * count;
 }
+
+// The authorities whose signatures count, where the environment names others than the system's.
+struct Authorities {
+    std::string file, folder;
+    static Authorities from_environment() {
+        const std::string bundle = environment("CURL_CA_BUNDLE");
+        return {bundle.empty() ? environment("SSL_CERT_FILE") : bundle, environment("SSL_CERT_DIR")};
+    }
+};
 
 struct WriteContext {
     Exchange* exchange;
@@ -173,6 +184,9 @@ HttpAnswer HttpConnection::exchange(const HttpRequest& request, const Url& url, 
     const bool with_body = request.method == "POST" || request.method == "PUT" || request.method == "PATCH";
     curl_easy_setopt(handle, CURLOPT_URL, text.c_str());
     curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
+    const Authorities authorities = Authorities::from_environment();
+    if (!authorities.file.empty()) curl_easy_setopt(handle, CURLOPT_CAINFO, authorities.file.c_str());
+    if (!authorities.folder.empty()) curl_easy_setopt(handle, CURLOPT_CAPATH, authorities.folder.c_str());
     curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, impl_->message);
     curl_easy_setopt(handle, CURLOPT_USERAGENT, "forge/" FORGE_VERSION_TEXT);
@@ -221,7 +235,11 @@ HttpAnswer HttpConnection::exchange(const HttpRequest& request, const Url& url, 
     const char* reason = impl_->message[0] ? impl_->message : curl_easy_strerror(code);
     switch (code) {
         case CURLE_PEER_FAILED_VERIFICATION:
+            fail(ErrorKind::io, "{}: the server's certificate is not accepted ({}); if an authority of your own signed it, let SSL_CERT_FILE name a file with that authority's certificate",
+                 where, reason);
         case CURLE_SSL_CACERT_BADFILE:
+            fail(ErrorKind::io, "{} cannot be reached: the certificates in {} cannot be read ({})", where,
+                 authorities.file.empty() ? "the system's store" : authorities.file, reason);
         case CURLE_UNSUPPORTED_PROTOCOL:
         case CURLE_URL_MALFORMAT:
         case CURLE_OUT_OF_MEMORY:  // trying again would not help
