@@ -12,7 +12,7 @@
 namespace forge::cli {
 
 void add_model_argument(CLI::App& command, std::string& model) {
-    command.add_option("-m,--model,model", model, "Model: a name in the store, a .forge or GGUF file, a .safetensors file or a folder")->type_name("MODEL");
+    command.add_option("-m,--model,model", model, "Model: a .forge, GGUF or .safetensors file, a folder, NAME[:TAG] in the store, or hf:ORG/NAME or oci:HOST/NAME[:TAG] that was pulled")->type_name("MODEL");
 }
 
 void require_argument(const std::string& value, const char* name) {

@@ -51,7 +51,7 @@ void pack(const Flags& flags) {
 void add_pack(CLI::App& app, int&) {
     auto flags = std::make_shared<Flags>();
     CLI::App* command = app.add_subcommand("pack", "Turn a model into a .forge model: mapped, checked, shared");
-    command->add_option("source", flags->options.source, "A GGUF file, a Hugging Face or MLX folder, a .forge model")->type_name("SRC");
+    command->add_option("source", flags->options.source, "A GGUF file, a Hugging Face or MLX folder, a .forge model; or NAME[:TAG] in the store, hf:ORG/NAME or oci:HOST/NAME[:TAG] that was pulled")->type_name("SRC");
     command->add_option("-o,--output", flags->options.output, "NAME[:TAG] in the store, or a file that ends in .forge")->type_name("NAME|FILE");
     command->add_option("--quantize", flags->options.recipes, "Quantise weights that are f32, f16 or bf16: q4, q4g32, mxfp4, mixed, ... or PATTERN=RECIPE (see forge quantize). Repeatable. "
                          "What is quantised already is refused")

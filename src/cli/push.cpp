@@ -12,6 +12,7 @@
 #include "interrupt.h"
 #include "options.h"
 #include "registry/registry.h"
+#include "store/reference.h"
 #include "transfer_options.h"
 #include "transport/http.h"
 #include "usage.h"
@@ -27,17 +28,17 @@ struct Flags {
 };
 
 void push(const Flags& flags, const InterruptGuard& interrupt) {
-    const auto name = ModelName::parse(flags.name);
-    if (!name) fail_usage("NAME should be a model of the store, as forge list shows it, found {}", flags.name);
     const OciReference reference = parse_oci_reference(flags.reference);
+    const Store store = Store::open();
+    const ModelName name = stored_model(store, flags.name);
     OciTransferOptions options;
     options.plain_http = flags.plain_http;
     options.piece = static_cast<std::uint64_t>(flags.piece) << 20;
     options.download = flags.transfer.download([&] { return interrupt.requested(); });
     // A registry reads a blob to its end before it answers.
     options.download.http.stall_timeout = std::max<std::chrono::milliseconds>(options.download.http.stall_timeout, std::chrono::minutes(5));
-    const OciTransferred pushed = push_to_registry(Store::open(), *name, reference, options);
-    fmt::print("pushed {} to {}: {} of {} blobs, {} of {}\n{}\n", name->text(), reference.text(), pushed.moved, pushed.blobs, format_bytes(pushed.moved_bytes),
+    const OciTransferred pushed = push_to_registry(store, name, reference, options);
+    fmt::print("pushed {} to {}: {} of {} blobs, {} of {}\n{}\n", name.text(), reference.text(), pushed.moved, pushed.blobs, format_bytes(pushed.moved_bytes),
                format_bytes(pushed.bytes), pushed.digest);
 }
 
@@ -46,7 +47,7 @@ void push(const Flags& flags, const InterruptGuard& interrupt) {
 void add_push(CLI::App& app, int& status) {
     auto flags = std::make_shared<Flags>();
     CLI::App* command = app.add_subcommand("push", "Send a model of the store to a registry");
-    command->add_option("name", flags->name, "The model, as forge list shows it")->type_name("NAME[:TAG]");
+    command->add_option("name", flags->name, "The model, as forge list shows it, or oci:HOST/NAME[:TAG] that was pulled")->type_name("NAME[:TAG]");
     command->add_option("reference", flags->reference, "oci:HOST/NAME[:TAG]")->type_name("REF");
     command->add_option("--piece", flags->piece, "MiB sent in one request (default 64)")->type_name("N")->check(CLI::Range(1, 1 << 16));
     command->add_flag("--plain-http", flags->plain_http, "Without encryption, and without credentials, also to other machines");

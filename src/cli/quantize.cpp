@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "api/model_text.h"
 #include "base/progress.h"
 #include "commands.h"
 #include "options.h"
@@ -51,7 +52,7 @@ std::string whole_recipe(const Flags& flags, const std::string& named) {
 void add_quantize(CLI::App& app, int&) {
     auto flags = std::make_shared<Flags>();
     CLI::App* command = app.add_subcommand("quantize", "Write a folder with quantised weights, as mlx-lm converts it");
-    command->add_option("source", flags->options.source, "A Hugging Face folder: config.json and safetensors")->type_name("SRC");
+    command->add_option("source", flags->options.source, "A Hugging Face folder (config.json and safetensors), or hf:ORG/NAME that was pulled")->type_name("SRC");
     command->add_option("-o,--output", flags->options.output, "The folder to write")->type_name("PATH");
     command->add_option("--bits", flags->bits, "1, 2, 3, 4, 5, 6 or 8 (default 4)")->type_name("N");
     command->add_option("--group", flags->group, "Weights that share a scale: 32, 64 or 128 (default 64)")->type_name("N");
@@ -72,6 +73,7 @@ void add_quantize(CLI::App& app, int&) {
     command->callback([flags] {
         require_argument(flags->options.source, "SRC");
         require_argument(flags->options.output, "-o PATH");
+        flags->options.source = model_path(flags->options.source);
         std::string whole;
         std::vector<std::string> patterns;
         for (const std::string& recipe : flags->recipes) {

@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "commands.h"
 #include "options.h"
-#include "store/store.h"
+#include "store/reference.h"
 #include "usage.h"
 
 namespace forge::cli {
@@ -17,18 +16,14 @@ namespace forge::cli {
 void add_rm(CLI::App& app, int&) {
     auto names = std::make_shared<std::vector<std::string>>();
     CLI::App* command = app.add_subcommand("rm", "Take models out of the store");
-    command->add_option("names", *names, "NAME[:TAG]")->type_name("NAME");
+    command->add_option("names", *names, "NAME[:TAG], or oci:HOST/NAME[:TAG] that was pulled")->type_name("NAME");
     add_log_flags(*command);
     command->footer("The space is free after `forge gc`: other models may share parts of it.");
     command->callback([names] {
         if (names->empty()) fail_usage("NAME is required");
         const Store store = Store::open();
         std::vector<ModelName> models;
-        for (const std::string& text : *names) {
-            const auto name = ModelName::parse(text);
-            if (!name || !store.read_manifest(*name)) fail(ErrorKind::not_found, "there is no model {} in the store; `forge list` shows what there is", text);
-            models.push_back(*name);
-        }
+        for (const std::string& text : *names) models.push_back(stored_model(store, text));
         for (const ModelName& name : models)
             if (store.remove_manifest(name)) fmt::print("removed {}\n", name.text());
     });

@@ -103,7 +103,7 @@ int verify(const VerifyOptions& o) {
 void add_verify(CLI::App& app, int& status) {
     auto options = std::make_shared<VerifyOptions>();
     CLI::App* command = app.add_subcommand("verify", "Check a .forge model against its hashes and its proof");
-    command->add_option("-m,--model,model", options->model, "A name in the store or a .forge file (default: all of the store)")->type_name("MODEL");
+    command->add_option("-m,--model,model", options->model, "A .forge file, NAME[:TAG] in the store or oci:HOST/NAME[:TAG] that was pulled (default: all of the store)")->type_name("MODEL");
     command->add_flag("--run", options->run, "Compute the proof again and compare tokens and logits");
     command->add_option("--device", options->device, "With --run: auto, cpu, cuda or cuda:N (metal on a Mac)")->type_name("NAME");
     command->add_option("-t,--threads", options->threads, "CPU threads (default: one a core)")->type_name("N")->check(CLI::Range(1, 1024));

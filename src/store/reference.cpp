@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "store/store.h"
 #include "transport/hub_cache.h"
 #include "transport/oci_reference.h"
 
@@ -33,6 +32,15 @@ std::string resolve_model(const std::string& reference) {
     if (fs::exists(manifest, ignored)) return manifest.string();
     fail(ErrorKind::not_found, "there is no file or folder {}, and no model {} in the store ({}); `forge list` shows what there is", reference,
          name->text(), store.root().string());
+}
+
+ModelName stored_model(const Store& store, const std::string& reference) {
+    const auto name = ModelName::parse(is_oci_reference(reference) ? parse_oci_reference(reference).store_name() : reference);
+    if (name && store.read_manifest(*name)) return *name;
+    std::error_code ignored;
+    if (is_hub_reference(reference) || fs::exists(reference, ignored))
+        fail(ErrorKind::not_found, "{0} is not in the store; forge pack {0} -o NAME puts it there", reference);
+    fail(ErrorKind::not_found, "there is no model {} in the store ({}); `forge list` shows what there is", name ? name->text() : reference, store.root().string());
 }
 
 }  // namespace forge

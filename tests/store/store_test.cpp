@@ -218,6 +218,13 @@ TEST(Reference, IsAPathOrAName) {
     store.write_manifest(name_of("tiny:1"), manifest_of(store, {store.put("x")}));
     EXPECT_EQ(resolve_model("tiny:1"), store.manifest_path(name_of("tiny:1")).string());
     EXPECT_EQ(resolve_model(folder.path().string()), folder.path().string());
+    EXPECT_EQ(stored_model(store, "tiny:1").text(), "tiny:1");
+    EXPECT_ERROR(stored_model(store, "tiny"), not_found, "no model tiny:latest in the store");
+    EXPECT_ERROR(stored_model(store, folder.path().string()), not_found, "-o NAME puts it there");
+    EXPECT_ERROR(stored_model(store, "hf:a/b"), not_found, "forge pack hf:a/b -o NAME");
+    EXPECT_ERROR(stored_model(store, "a b"), not_found, "no model a b in the store");
+    store.write_manifest(name_of("host.example/x:1"), manifest_of(store, {store.put("x")}));
+    EXPECT_EQ(stored_model(store, "oci:host.example/x:1").text(), "host.example/x:1");
     EXPECT_ERROR(resolve_model("tiny"), not_found, "no model tiny:latest in the store");
     EXPECT_ERROR(resolve_model("no/such/file.gguf"), not_found, "there is no file or folder no/such/file.gguf");
     EXPECT_ERROR(resolve_model("a b"), not_found, "there is no file or folder a b");
