@@ -9,9 +9,8 @@
 namespace forge {
 
 Batcher::Batcher(std::shared_ptr<Engine> engine, int max_queue, std::size_t prefix_bytes)
-    : state_(std::make_unique<State>(prefix_bytes)) {
+    : state_(std::make_unique<State>(std::move(engine), prefix_bytes)) {
     State& s = *state_;
-    s.engine = std::move(engine);
     s.max_queue = static_cast<std::size_t>(std::max(0, max_queue));
     for (int i = 0; i < s.engine->options().parallel; ++i) {
         s.slots.emplace_back();
@@ -72,21 +71,27 @@ Batcher::Load Batcher::load() const {
 const std::shared_ptr<Engine>& Batcher::engine() const { return state_->engine; }
 
 void Batcher::State::loop() {
-    for (;;) {
+    for (bool news = false, stepped = false;;) {
         {
             std::unique_lock lock(mutex);
+            if (stepped) {
+                last_step = BatchClock::now();
+                ++counters.steps;
+                counters.prefix_bytes = prefixes.bytes();
+            }
             wake.wait(lock, [&] { return stop || !queue.empty() || counters.running > 0 || !cancelled.empty() || !tasks.empty(); });
             if (stop) break;
+            news = !queue.empty() || !cancelled.empty() || !tasks.empty();
         }
-        run_tasks();
-        drop_cancelled();
-        admit();
+        // Between two tokens there is mostly nothing else to do.
+        if (news) {
+            run_tasks();
+            drop_cancelled();
+            admit();
+        }
         prefill_one();
         decode_all();
-        std::lock_guard lock(mutex);
-        last_step = BatchClock::now();
-        ++counters.steps;
-        counters.prefix_bytes = store.bytes();
+        stepped = true;
     }
     for (Slot& slot : slots)
         if (slot.busy) finish(slot, FinishReason::cancelled);
@@ -182,9 +187,15 @@ std::size_t Batcher::save_slot(int index, const std::string& path) {
 std::size_t Batcher::restore_slot(int index, const std::string& path) {
     return state_->between_steps([=, s = state_.get()] {
         State::Slot& slot = s->idle_slot(index);
-        s->keep(slot, 0);
+        s->save_before_loss(slot, 0);
         slot.known = 0;
-        restore_timeline(*s->engine, slot.index, *slot.timeline, path);
+        try {
+            restore_timeline(*s->engine, slot.index, *slot.timeline, path);
+        } catch (...) {
+            s->hold(slot, slot.timeline->tokens());
+            throw;
+        }
+        s->hold(slot, slot.timeline->tokens());
         slot.last_use = ++s->uses;
         return slot.timeline->tokens().size();
     });
@@ -196,6 +207,7 @@ std::size_t Batcher::erase_slot(int index) {
         const std::size_t tokens = slot.timeline->tokens().size();
         slot.known = 0;
         slot.timeline->clear();
+        s->hold(slot, {});
         return tokens;
     });
 }

@@ -5,34 +5,33 @@
 #include "batcher_state.h"
 
 namespace forge {
-namespace {
 
-// Fewer tokens than this are computed again rather than copied or waited for.
-constexpr std::size_t worth_copying = 32;
-
-}  // namespace
-
-// The free slot whose timeline serves the prompt furthest, among equals the one unused for longest.
+// A slot that goes on with what it holds, or repeats it; else the one unused for longest, which takes what other slots
+// have of the prompt over: a slot that would lose most of a long conversation for a beginning that is copied soon
+// is better left alone.
 Batcher::State::Slot& Batcher::State::choose_slot(std::span<const std::int32_t> prompt) {
-    Slot* best = nullptr;
+    Slot *best = nullptr, *oldest = nullptr;
     std::size_t best_kept = 0;
     for (Slot& slot : slots) {
         if (slot.busy) continue;
-        const std::size_t kept = slot.timeline->reusable(prompt);
-        if (best && (kept < best_kept || (kept == best_kept && slot.last_use >= best->last_use))) continue;
-        best = &slot;
-        best_kept = kept;
+        if (!oldest || slot.last_use < oldest->last_use) oldest = &slot;
+        const std::size_t holds = slot.timeline->tokens().size();
+        const bool repeated = slot.known > 0 && slot.known == prompt.size() && common_prefix(prompt, slot.timeline->tokens()) == prompt.size();
+        const std::size_t kept = repeated ? prompt.size() : slot.timeline->reusable(prompt);
+        if (kept > best_kept && (repeated || kept * 2 >= holds)) {
+            best = &slot;
+            best_kept = kept;
+        }
     }
-    return *best;
+    return best ? *best : *oldest;
 }
 
 void Batcher::State::begin(Slot& slot, Waiting waiting) {
     const std::vector<std::int32_t>& prompt = waiting.request.prompt;
-    const auto& tokens = slot.timeline->tokens();
     const bool embedding = waiting.request.pooling != Pooling::none;
-    const bool repeated = !embedding && slot.known == prompt.size() && common_prefix(prompt, tokens) == prompt.size();
-    std::size_t kept = repeated ? prompt.size() : embedding ? 0 : slot.timeline->reusable(prompt);
-    keep(slot, kept);
+    const bool repeated = !embedding && slot.known == prompt.size() && common_prefix(prompt, slot.timeline->tokens()) == prompt.size();
+    const std::size_t kept = repeated ? prompt.size() : embedding ? 0 : slot.timeline->reusable(prompt);
+    save_before_loss(slot, kept);
     if (embedding) {   // every token's state is wanted, and none is kept
         slot.timeline->clear();
         slot.known = 0;
@@ -42,16 +41,8 @@ void Batcher::State::begin(Slot& slot, Waiting waiting) {
     } else {
         slot.timeline->rewind(prompt);
         if (kept < slot.known) slot.known = 0;
-        std::size_t stored = 0;
-        const PrefixStore::Entry* entry = slot.timeline->recurrent() ? nullptr : store.find(std::span(prompt).first(prompt.size() - 1), stored);
-        if (entry && stored >= kept + worth_copying) {
-            slot.known = 0;
-            slot.timeline->clear();
-            engine->load_cache(slot.index, static_cast<int>(entry->tokens.size()), entry->cache);
-            slot.timeline->advance(std::span(prompt).first(stored));
-            kept = stored;
-        }
     }
+    hold(slot, embedding ? std::span<const std::int32_t>() : prompt);
     slot.busy = true;
     slot.decoding = false;
     slot.ahead.clear();
@@ -70,46 +61,6 @@ void Batcher::State::begin(Slot& slot, Waiting waiting) {
     counters.cached_tokens += kept;
 }
 
-// Saves what the slot is about to lose, when it is worth it: a copy is of the whole sequence and takes a sixteenth of the
-// time of computing it, so that a short end after a long beginning that stays is rather computed again.
-void Batcher::State::keep(const Slot& slot, std::size_t kept) {
-    const auto& tokens = slot.timeline->tokens();
-    if (!store.enabled() || slot.timeline->recurrent() || tokens.size() < kept + worth_copying || (tokens.size() - kept) * 4 < tokens.size() || store.holds(tokens)) return;
-    store.put({tokens, engine->save_cache(slot.index, static_cast<int>(tokens.size()))});
-}
-
-// Takes a longer prefix over from another slot. True when the slot should wait, because an earlier
-// request is computing more of this one's prefix.
-bool Batcher::State::share_prefix(Slot& slot) {
-    if (slot.timeline->recurrent()) return false;
-    const std::size_t size = slot.timeline->tokens().size();
-    const auto wanted = std::span(slot.request.prompt).first(slot.request.prompt.size() - 1);
-    const Slot* donor = nullptr;
-    std::size_t best = size + worth_copying - 1;
-    for (const Slot& other : slots) {
-        if (&other == &slot || (other.busy && other.request.pooling != Pooling::none)) continue;
-        const std::size_t common = common_prefix(wanted, other.timeline->tokens());
-        if (common > best) {
-            donor = &other;
-            best = common;
-        }
-        if (!other.busy || other.decoding || other.id > slot.id) continue;
-        const std::size_t coming = common_prefix(wanted, other.request.prompt);
-        if (coming > common && coming >= size + worth_copying) return true;
-    }
-    if (donor) {
-        slot.known = 0;
-        const std::vector<std::byte> cache = engine->save_cache(donor->index, static_cast<int>(best));
-        slot.timeline->clear();
-        engine->load_cache(slot.index, static_cast<int>(best), cache);
-        slot.timeline->advance(wanted.first(best));
-        slot.stats.cached_tokens += static_cast<int>(best - size);
-        std::lock_guard lock(mutex);
-        counters.cached_tokens += best - size;
-    }
-    return false;
-}
-
 // One chunk of one prompt, prompts in turn. Chunks end at multiples of the chunk size.
 bool Batcher::State::prefill_one() {
     for (std::size_t tried = 0; tried < slots.size(); ++tried) {
@@ -124,7 +75,7 @@ bool Batcher::State::prefill_one() {
             const int total = static_cast<int>(prompt.size());
             std::span<const float> logits = slot.prompt_logits;
             if (slot.timeline->tokens().size() < prompt.size()) {
-                if (share_prefix(slot)) continue;
+                if (take_prefix(slot)) continue;
                 const int first = static_cast<int>(slot.timeline->tokens().size());
                 const int last = slot.timeline->step_end(first, prompt);
                 rows.clear();

@@ -8,11 +8,14 @@
 #include <set>
 #include <thread>
 
-#include "prefix_store.h"
+#include "prefix_trie.h"
 #include "runtime/batcher.h"
 #include "runtime/timeline.h"
 
 namespace forge {
+
+// Fewer tokens than this are computed again rather than copied or waited for.
+constexpr std::size_t worth_copying = 32;
 
 using BatchClock = std::chrono::steady_clock;
 inline double seconds_since(BatchClock::time_point start) { return std::chrono::duration<double>(BatchClock::now() - start).count(); }
@@ -57,10 +60,12 @@ struct Batcher::State {
     std::uint64_t uses = 0;
     std::size_t prefill_turn = 0;
     std::vector<StepInput> rows;
-    PrefixStore store;
+    PrefixTrie prefixes;                    // a slot holds its prompt while it is answered, then its timeline
+    std::vector<PrefixTrie::Held> held;     // for take_prefix
     std::thread thread;
 
-    explicit State(std::size_t prefix_bytes) : store(prefix_bytes) {}
+    State(std::shared_ptr<Engine> e, std::size_t prefix_bytes)
+        : engine(std::move(e)), prefixes({prefix_bytes, engine->row_bytes(), engine->state_bytes()}) {}
 
     void loop();
     void admit();
@@ -68,8 +73,13 @@ struct Batcher::State {
     void run_tasks();
     Slot& choose_slot(std::span<const std::int32_t> prompt);
     void begin(Slot& slot, Waiting waiting);
-    void keep(const Slot& slot, std::size_t kept);
-    bool share_prefix(Slot& slot);
+    void save_before_loss(Slot& slot, std::size_t kept);
+    void keep_copy(const Slot& slot);
+    bool take_prefix(Slot& slot);
+    std::size_t coming(const Slot& slot, std::size_t common) const;
+    void copy_from(const Slot& donor, Slot& slot, std::size_t length);
+    void copy_kept(Slot& slot, std::span<const std::int32_t> wanted);
+    void hold(const Slot& slot, std::span<const std::int32_t> tokens) { prefixes.hold(static_cast<int>(&slot - slots.data()), tokens); }
     bool prefill_one();
     void embed_chunk(Slot& slot);
     Slot& idle_slot(int index);

@@ -111,6 +111,7 @@ void Batcher::State::finish(Slot& slot, FinishReason reason) {
     BatchRequest request = std::move(slot.request);
     slot.request = {};
     slot.busy = slot.decoding = false;
+    hold(slot, slot.timeline->tokens());
     {
         std::lock_guard lock(mutex);
         --counters.running;
@@ -122,6 +123,7 @@ void Batcher::State::finish(Slot& slot, FinishReason reason) {
 void Batcher::State::abandon(Slot& slot, const std::string& error) {
     slot.timeline->clear();
     slot.known = 0;
+    hold(slot, {});
     BatchRequest request = std::move(slot.request);
     slot.request = {};
     slot.busy = slot.decoding = false;

@@ -69,6 +69,8 @@ struct Engine::State {
     void compile(const std::string& path);
     void record(const Program& program, const Executable& executable, const StepRows& step);
     std::vector<LaunchProfile> profiles(const Program& program) const;   // without figures
+    std::size_t vector_bytes(std::size_t layer) const;                   // of one head at one position
+    template <typename Fn> void each_vector(Fn fn) const;
 };
 
 Engine::Engine() : state_(std::make_unique<State>()) {}
@@ -375,42 +377,72 @@ std::size_t Engine::state_bytes() const { return state_->cache->state_bytes(); }
 void Engine::read_state(int slot, std::byte* out) const { state_->cache->read_state(slot, out); }
 void Engine::write_state(int slot, const std::byte* in) { state_->cache->write_state(slot, in); }
 
-std::vector<std::byte> Engine::save_cache(int slot, int length) const {
+std::size_t Engine::State::vector_bytes(std::size_t layer) const {
+    return size_of(options.dtype) * static_cast<std::size_t>(cache_layers[layer].head_dim);
+}
+
+std::size_t Engine::row_bytes() const {
     const State& s = *state_;
-    const std::size_t element = size_of(s.options.dtype);
     std::size_t total = 0;
-    for (const CacheLayer& l : s.cache_layers)
-        total += 2 * element * static_cast<std::size_t>(l.n_kv_heads) * static_cast<std::size_t>(l.head_dim) * static_cast<std::size_t>(length);
-    std::vector<std::byte> bytes(total + state_bytes());
-    std::byte* out = bytes.data();
     for (std::size_t layer = 0; layer < s.cache_layers.size(); ++layer)
-        for (bool values : {false, true})
-            for (int head = 0; head < s.cache_layers[layer].n_kv_heads; ++head)
-                for (int position = 0; position < length; ++position) {
-                    s.cache->read(static_cast<int>(layer), values, slot, head, position, out);
-                    out += element * static_cast<std::size_t>(s.cache_layers[layer].head_dim);
-                }
+        total += 2 * s.vector_bytes(layer) * static_cast<std::size_t>(s.cache_layers[layer].n_kv_heads);
+    return total;
+}
+
+// Calls fn(layer, values, head, bytes of a vector) in the order of a row.
+template <typename Fn>
+void Engine::State::each_vector(Fn fn) const {
+    for (std::size_t layer = 0; layer < cache_layers.size(); ++layer)
+        for (const bool values : {false, true})
+            for (int head = 0; head < cache_layers[layer].n_kv_heads; ++head) fn(static_cast<int>(layer), values, head, vector_bytes(layer));
+}
+
+void Engine::read_rows(int slot, int first, int last, std::byte* out) const {
+    const std::size_t stride = row_bytes();
+    state_->each_vector([&](int layer, bool values, int head, std::size_t size) {
+        state_->cache->read_run(layer, values, slot, head, first, last, out, stride);
+        out += size;
+    });
+}
+
+void Engine::write_rows(int slot, int first, int last, const std::byte* in) {
+    const std::size_t stride = row_bytes();
+    state_->each_vector([&](int layer, bool values, int head, std::size_t size) {
+        state_->cache->write_run(layer, values, slot, head, first, last, in, stride);
+        in += size;
+    });
+}
+
+void Engine::copy_rows(int from, int to, int first, int last) {
+    std::vector<std::byte> run;
+    state_->each_vector([&](int layer, bool values, int head, std::size_t size) {
+        run.resize(size * static_cast<std::size_t>(last - first));
+        state_->cache->read_run(layer, values, from, head, first, last, run.data(), size);
+        state_->cache->write_run(layer, values, to, head, first, last, run.data(), size);
+    });
+}
+
+std::vector<std::byte> Engine::save_cache(int slot, int length) const {
+    std::vector<std::byte> bytes(row_bytes() * static_cast<std::size_t>(length) + state_bytes());
+    std::byte* out = bytes.data();
+    state_->each_vector([&](int layer, bool values, int head, std::size_t size) {
+        state_->cache->read_run(layer, values, slot, head, 0, length, out, size);
+        out += size * static_cast<std::size_t>(length);
+    });
     read_state(slot, out);
     return bytes;
 }
 
 void Engine::load_cache(int slot, int length, std::span<const std::byte> bytes) {
     State& s = *state_;
-    const std::size_t element = size_of(s.options.dtype);
-    std::size_t total = 0;
-    for (const CacheLayer& l : s.cache_layers)
-        total += 2 * element * static_cast<std::size_t>(l.n_kv_heads) * static_cast<std::size_t>(l.head_dim) * static_cast<std::size_t>(length);
-    total += state_bytes();
+    const std::size_t total = length < 0 ? 0 : row_bytes() * static_cast<std::size_t>(length) + state_bytes();
     if (length < 0 || length > s.options.ctx || bytes.size() != total)
         fail("a saved cache of {} positions should have {} bytes, but it has {}", length, total, bytes.size());
     const std::byte* in = bytes.data();
-    for (std::size_t layer = 0; layer < s.cache_layers.size(); ++layer)
-        for (bool values : {false, true})
-            for (int head = 0; head < s.cache_layers[layer].n_kv_heads; ++head)
-                for (int position = 0; position < length; ++position) {
-                    s.cache->write(static_cast<int>(layer), values, slot, head, position, in);
-                    in += element * static_cast<std::size_t>(s.cache_layers[layer].head_dim);
-                }
+    s.each_vector([&](int layer, bool values, int head, std::size_t size) {
+        s.cache->write_run(layer, values, slot, head, 0, length, in, size);
+        in += size * static_cast<std::size_t>(length);
+    });
     write_state(slot, in);
 }
 

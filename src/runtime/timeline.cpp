@@ -41,6 +41,18 @@ std::size_t Timeline::rewind(std::span<const std::int32_t> wanted) {
     return kept;
 }
 
+std::size_t Timeline::copyable(std::size_t most) const {
+    most = std::min(most, tokens_.size());
+    if (!recurrent()) return most;
+    const std::size_t i = snapshot_before(most);
+    return i == snapshots_.size() ? 0 : snapshots_[i].length;
+}
+
+const Timeline::Snapshot* Timeline::snapshot_at(std::size_t length) const {
+    const auto it = std::find_if(snapshots_.begin(), snapshots_.end(), [&](const Snapshot& s) { return s.length == length; });
+    return it == snapshots_.end() ? nullptr : &*it;
+}
+
 void Timeline::truncate(std::size_t length) { tokens_.resize(std::min(length, tokens_.size())); }
 
 void Timeline::advance(std::span<const std::int32_t> computed) { tokens_.insert(tokens_.end(), computed.begin(), computed.end()); }
@@ -104,6 +116,11 @@ int Timeline::step_end(int first, std::span<const std::int32_t> prompt) const {
     for (int i = total - 1; i > first; --i) {
         if (!engine_->starts_message(prompt[static_cast<std::size_t>(i)])) continue;
         stop_at(i);
+        break;
+    }
+    for (int i = 1; i < end; ++i) {
+        if (!engine_->starts_message(prompt[static_cast<std::size_t>(i)])) continue;
+        if (i >= grid) stop_at(i);
         break;
     }
     return end;

@@ -144,6 +144,85 @@ TEST(Batcher, ParallelRequestsShareAPrefix) {
     EXPECT_EQ(computed, 64 + 4 * 9);
 }
 
+// Two requests that arrive together with the same long beginning, of a length that is no multiple of the chunk: it is
+// computed once, and both answers are what each is alone. `cancel`: the first goes away while it computes it.
+void share_a_long_beginning(const char* model, int chunk, bool cancel, std::size_t prefix_bytes) {
+    const auto load = [&](int parallel) {
+        auto e = Engine::load(test::tiny_model(model).model.string(), {.dtype = DType::f32, .threads = 2, .ctx = 1200, .parallel = parallel, .chunk = chunk});
+        e->set_message_starts(std::vector<std::int32_t>{63});
+        return e;
+    };
+    std::vector<std::int32_t> beginning;
+    for (std::uint32_t i = 0, state = 9; i < 1000; ++i) {
+        state = state * 1664525u + 1013904223u;
+        beginning.push_back(static_cast<std::int32_t>((state >> 16) % 60));
+    }
+    beginning.push_back(63);   // the second message begins
+    std::vector<std::vector<std::int32_t>> prompts(2, beginning);
+    for (int i = 0; i < 2; ++i)
+        for (int t = 0; t < 20 + 7 * i; ++t) prompts[static_cast<std::size_t>(i)].push_back((5 + 11 * i + 3 * t) % 60);
+    std::vector<Answer> alone;
+    for (const auto& p : prompts) {
+        Batcher batcher(load(1), 1);
+        alone.push_back(ask(batcher, p, 12, 7).get());
+    }
+    Batcher batcher(load(2), 10, prefix_bytes);
+    std::promise<void> ended;
+    BatchRequest first;
+    first.prompt = prompts[0];
+    first.on_done = [&](FinishReason reason, const BatchStats&) {
+        EXPECT_EQ(reason, FinishReason::cancelled);
+        ended.set_value();
+    };
+    std::uint64_t id = 0;
+    std::future<Answer> other;
+    if (cancel) id = batcher.submit(std::move(first));
+    else other = ask(batcher, prompts[0], 12, 7);
+    auto second = ask(batcher, prompts[1], 12, 7);
+    if (cancel) {
+        while (batcher.slots()[0].tokens + batcher.slots()[1].tokens < 400) std::this_thread::yield();
+        batcher.cancel(id);
+        other = ask(batcher, prompt(40, 300), 12, 7);   // takes the slot of the first
+        ended.get_future().wait();
+    }
+    const Answer answer = second.get(), company = other.get();
+    EXPECT_EQ(answer.tokens, alone[1].tokens);
+    if (cancel) {
+        EXPECT_GE(answer.stats.cached_tokens, 300);
+    } else {
+        EXPECT_EQ(company.tokens, alone[0].tokens);
+        EXPECT_EQ(company.stats.cached_tokens, 0);
+        EXPECT_GE(answer.stats.cached_tokens, 1000);
+        EXPECT_LE(answer.stats.cached_tokens, 1001);
+        // Later ones of the same beginning have it at once.
+        std::vector<std::int32_t> third = beginning;
+        for (int t = 0; t < 40; ++t) third.push_back((7 * t) % 60);
+        EXPECT_GE(ask(batcher, third, 3, 7).get().stats.cached_tokens, 1000);
+    }
+}
+
+TEST(Batcher, ALongBeginningIsComputedOnce) {
+    for (const char* model : {"qwen3-tied", "qwen3.5-moe"})
+        for (const int chunk : {64, 256}) share_a_long_beginning(model, chunk, false, 1 << 24);
+}
+
+TEST(Batcher, CancellingTheFirstLosesNothingForTheSecond) {
+    for (const char* model : {"qwen3-tied", "qwen3.5-moe"})
+        for (const std::size_t bytes : {std::size_t{0}, std::size_t{1} << 24}) share_a_long_beginning(model, 64, true, bytes);
+}
+
+// A short request does not cost a long conversation its slot, where another one was unused for longer.
+TEST(Batcher, AConversationOutlivesAStrangerWithItsFirstWords) {
+    Batcher batcher(engine(2), 10);
+    auto conversation = prompt(1, 100);
+    ask(batcher, prompt(9, 20), 2, 5).get();
+    ask(batcher, conversation, 4, 5).get();
+    std::vector<std::int32_t> stranger(conversation.begin(), conversation.begin() + 40);
+    for (const std::int32_t t : prompt(30, 20)) stranger.push_back(t);
+    EXPECT_EQ(ask(batcher, stranger, 2, 5).get().stats.cached_tokens, 40);   // copied to the other slot
+    EXPECT_EQ(ask(batcher, conversation, 4, 5).get().stats.cached_tokens, 100);
+}
+
 // What a slot held comes back from the store when another request had taken the slot.
 TEST(Batcher, FinishedSequencesAreFoundAgain) {
     for (const bool store : {false, true}) {
@@ -154,6 +233,18 @@ TEST(Batcher, FinishedSequencesAreFoundAgain) {
         EXPECT_EQ(again.tokens, first.tokens);
         EXPECT_EQ(again.stats.cached_tokens, store ? 69 : 0);
         EXPECT_LE(batcher.load().prefix_bytes, 1u << 20);
+    }
+    // Hybrids come back to a snapshot.
+    {
+        auto hybrid = Engine::load(test::tiny_model("qwen3.5-moe").model.string(), {.dtype = DType::f32, .threads = 2, .ctx = 128, .parallel = 1, .chunk = 16});
+        Batcher batcher(hybrid, 10, 1 << 24);
+        const Answer first = ask(batcher, prompt(1, 70), 10, 5).get();
+        ask(batcher, prompt(2, 70), 10, 5).get();
+        const Answer again = ask(batcher, prompt(1, 70), 10, 5).get();
+        EXPECT_EQ(again.tokens, first.tokens);
+        EXPECT_EQ(again.stats.cached_tokens, 69);
+        EXPECT_LE(batcher.load().prefix_bytes, 1u << 24);
+        EXPECT_GT(batcher.load().prefix_bytes, 0u);
     }
     // A budget that nothing fits in keeps nothing.
     Batcher batcher(engine(1), 10, 100);

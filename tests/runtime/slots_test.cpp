@@ -1,11 +1,10 @@
-// Slots in files, and the store of finished sequences.
+// Slots in files.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <future>
 
-#include "../../src/runtime/prefix_store.h"
 #include "reference_file.h"
 #include "runtime/batcher.h"
 
@@ -65,30 +64,6 @@ TEST(Slots, AreSavedRestoredAndErased) {
     EXPECT_THROW(batcher.restore_slot(1, file), Error);
     EXPECT_EQ(ask(batcher, prompt(1, 60)).cached, 59);
     std::filesystem::remove(file);
-}
-
-TEST(PrefixStore, KeepsToItsBudgetAndDropsTheLeastRecentlyUsed) {
-    const auto entry = [](int seed, int tokens) { return PrefixStore::Entry{prompt(seed, tokens), std::vector<std::byte>(1000)}; };
-    PrefixStore store(4000);
-    for (int i = 0; i < 3; ++i) store.put(entry(i, 50));   // 1200 bytes each
-    EXPECT_EQ(store.bytes(), 3600u);
-    std::size_t common = 0;
-    ASSERT_NE(store.find(prompt(0, 40), common), nullptr);   // used: 1 is now the oldest
-    EXPECT_EQ(common, 40u);
-    store.put(entry(3, 50));
-    EXPECT_EQ(store.bytes(), 3600u);
-    EXPECT_TRUE(store.holds(prompt(0, 50)));
-    EXPECT_FALSE(store.holds(prompt(1, 50)));
-    EXPECT_TRUE(store.holds(prompt(2, 50)));
-    store.put(entry(2, 60));   // continues an entry, which it replaces
-    EXPECT_EQ(store.bytes(), 3640u);
-    store.put({prompt(9, 5), std::vector<std::byte>(5000)});   // more than all
-    EXPECT_EQ(store.bytes(), 3640u);
-    EXPECT_FALSE(store.holds(prompt(9, 5)));
-    for (int i = 0; i < 500; ++i) {
-        store.put(entry(100 + i, 1 + i % 97));
-        ASSERT_LE(store.bytes(), 4000u);
-    }
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "cuda_cache.h"
 
+#include <cstring>
+#include <vector>
+
 namespace forge::cuda {
 
 CudaCache::CudaCache(std::shared_ptr<GpuContext> context, const gpu::GpuCacheLayout& layout)
@@ -19,6 +22,27 @@ void CudaCache::write(int layer, bool values, int slot, int head, int position, 
     context_->use();
     check(context_->driver().to_device(at(layout_.vector_offset(layer, values, slot, head, position)), in, layout_.vector_bytes(layer), context_->stream()),
           "write the cache");
+    context_->synchronize();
+}
+
+// Positions of a head lie one after the other on the device: one copy, not one a position.
+void CudaCache::read_run(int layer, bool values, int slot, int head, int first, int last, std::byte* out, std::size_t stride) const {
+    if (first >= last) return;
+    const std::size_t size = layout_.vector_bytes(layer), count = static_cast<std::size_t>(last - first);
+    std::vector<std::byte> run(count * size);
+    context_->use();
+    check(context_->driver().to_host(run.data(), at(layout_.vector_offset(layer, values, slot, head, first)), run.size(), context_->stream()), "read the cache");
+    context_->synchronize();
+    for (std::size_t i = 0; i < count; ++i) std::memcpy(out + i * stride, run.data() + i * size, size);
+}
+
+void CudaCache::write_run(int layer, bool values, int slot, int head, int first, int last, const std::byte* in, std::size_t stride) {
+    if (first >= last) return;
+    const std::size_t size = layout_.vector_bytes(layer), count = static_cast<std::size_t>(last - first);
+    std::vector<std::byte> run(count * size);
+    for (std::size_t i = 0; i < count; ++i) std::memcpy(run.data() + i * size, in + i * stride, size);
+    context_->use();
+    check(context_->driver().to_device(at(layout_.vector_offset(layer, values, slot, head, first)), run.data(), run.size(), context_->stream()), "write the cache");
     context_->synchronize();
 }
 

@@ -12,6 +12,8 @@ class CudaCache final : public Cache {
     std::uint64_t bytes() const override { return memory_.bytes(); }
     void read(int layer, bool values, int slot, int head, int position, void* out) const override;
     void write(int layer, bool values, int slot, int head, int position, const void* in) override;
+    void read_run(int layer, bool values, int slot, int head, int first, int last, std::byte* out, std::size_t stride) const override;
+    void write_run(int layer, bool values, int slot, int head, int first, int last, const std::byte* in, std::size_t stride) override;
     std::size_t state_bytes() const override { return layout_.state_bytes(); }
     void read_state(int slot, std::byte* out) const override;
     void write_state(int slot, const std::byte* in) override;

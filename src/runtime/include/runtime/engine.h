@@ -62,7 +62,7 @@ class Engine {
     std::span<const float> step(std::span<const StepInput> rows);
 
     // Like step(), but the hidden states after the last norm of the rows that want them, [wanted][hidden]; all
-    // rows may. The first call compiles what it needs. Error (unsupported) where the backend cannot.
+    // rows may. The first call compiles what it needs.
     std::span<const float> embed(std::span<const StepInput> rows);
 
     // Steps of one row, `first` and then the arg-max of each step's logits (ids below `limit`, the first of equals), all
@@ -84,6 +84,12 @@ class Engine {
     // then the recurrent states.
     std::vector<std::byte> save_cache(int slot, int length) const;
     void load_cache(int slot, int length, std::span<const std::byte> bytes);
+
+    // The keys and values of positions [first, last) of a slot, position after position, row_bytes() each.
+    std::size_t row_bytes() const;
+    void read_rows(int slot, int first, int last, std::byte* out) const;
+    void write_rows(int slot, int first, int last, const std::byte* in);
+    void copy_rows(int from, int to, int first, int last);   // from one slot to another
 
     // Tokens that begin a message ("<|im_start|>"): hybrids keep a snapshot before a prompt's last one, because the
     // next prompt of a conversation may differ from there on. Set before sessions run.

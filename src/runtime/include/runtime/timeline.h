@@ -32,14 +32,17 @@ class Timeline {
     void clear();
 
     // Where a step from `first` towards the end of a prompt must end: chunks end at multiples of the chunk
-    // size. Hybrids also stop where a snapshot is worth having: before the prompt's last message, some dozen
-    // tokens before its end (at a multiple of 64), and one token before it.
+    // size. Hybrids also stop where a snapshot is worth having: after the first message, which other conversations
+    // may share, before the last one, some dozen tokens before the end (at a multiple of 64), and one token before it.
     int step_end(int first, std::span<const std::int32_t> prompt) const;
+    // The largest number of leading tokens, `most` of them at most, that another slot can take over from this one.
+    std::size_t copyable(std::size_t most) const;
     bool recurrent() const { return state_bytes_ > 0; }
 
     // The recurrent states after the first `length` tokens; the larger `use`, the later it was used.
     struct Snapshot { std::size_t length; std::uint64_t use; std::vector<std::byte> state; };
     const std::vector<Snapshot>& snapshots() const { return snapshots_; }
+    const Snapshot* snapshot_at(std::size_t length) const;   // null when there is none
     // One that was saved with these tokens; `state` has Engine::state_bytes().
     void add_snapshot(std::size_t length, std::span<const std::byte> state);
 

@@ -30,6 +30,13 @@ class Cache {
     // One head's vector at a position, as the activation type, for saving and restoring.
     virtual void read(int layer, bool values, int slot, int head, int position, void* out) const = 0;
     virtual void write(int layer, bool values, int slot, int head, int position, const void* in) = 0;
+    // The same for positions [first, last), `stride` bytes apart on the host.
+    virtual void read_run(int layer, bool values, int slot, int head, int first, int last, std::byte* out, std::size_t stride) const {
+        for (int i = first; i < last; ++i, out += stride) read(layer, values, slot, head, i, out);
+    }
+    virtual void write_run(int layer, bool values, int slot, int head, int first, int last, const std::byte* in, std::size_t stride) {
+        for (int i = first; i < last; ++i, in += stride) write(layer, values, slot, head, i, in);
+    }
     // All recurrent states of a slot (convolution inputs as the activation type, delta states as f32);
     // a state cannot be rolled back, so sessions keep snapshots.
     virtual std::size_t state_bytes() const = 0;
