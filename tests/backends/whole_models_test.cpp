@@ -237,6 +237,38 @@ TEST_P(WholeModels, StepsAfterALongPromptEqualItsScores) {
     }
 }
 
+// Hidden states of every position, for embeddings: floats as the CPU's, 16 bits about as far from them as the CPU's are.
+TEST_P(WholeModels, HiddenStatesEqualTheCpus) {
+    const std::vector<std::int32_t> ids = forced_ids();
+    const auto states = [&](const std::string& device, DType dtype, int rows) {
+        const auto engine = load(GetParam(), device, dtype, rows);
+        std::vector<float> all;
+        for (std::size_t first = 0; first < ids.size(); first += static_cast<std::size_t>(rows)) {
+            std::vector<StepInput> step;
+            for (std::size_t i = first; i < std::min(ids.size(), first + static_cast<std::size_t>(rows)); ++i) step.push_back({ids[i], 0, static_cast<std::int32_t>(i), true});
+            const auto part = engine->embed(step);
+            EXPECT_EQ(part.size(), step.size() * static_cast<std::size_t>(engine->spec().hidden));
+            all.insert(all.end(), part.begin(), part.end());
+        }
+        return all;
+    };
+    for (const int rows : quick() ? std::vector{48} : std::vector{7, 48}) {
+        std::vector<float> found;
+        try {
+            found = states(device_, DType::f32, rows);
+        } catch (const Error& e) {
+            if (e.kind() != ErrorKind::unsupported) throw;
+            GTEST_SKIP() << e.what();
+        }
+        const std::vector<float> exact = states("cpu", DType::f32, rows);
+        ASSERT_EQ(found.size(), exact.size());
+        EXPECT_LE(worst_difference(found, exact), 1e-4 * largest(exact)) << "steps of " << rows;
+        if (quick()) continue;
+        const std::vector<float> ours = states(device_, DType::bf16, rows), cpus = states("cpu", DType::bf16, rows);
+        EXPECT_LE(worst_difference(ours, exact), 2 * worst_difference(cpus, exact) + 1e-2 * largest(exact)) << "steps of " << rows;
+    }
+}
+
 std::vector<TinyModel> sample() {
     std::vector<TinyModel> models = tiny_models();
     std::erase_if(models, [](const TinyModel& m) { return !in_sample(m.name); });

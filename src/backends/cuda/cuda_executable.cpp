@@ -30,8 +30,8 @@ CudaExecutable::CudaExecutable(std::shared_ptr<GpuContext> context, const Progra
       scratch_(context_, bound.scratch_bytes), record_(context_, gpu::step_words(program.max_rows) * 4),
       host_record_(context_, gpu::step_words(program.max_rows) * 4),
       host_logits_(context_, static_cast<std::size_t>(program.max_outputs) * static_cast<std::size_t>(program.vocab) * 4), logits_(program.logits),
-      vocab_(program.vocab), max_rows_(program.max_rows) {
-    if (program.logits_type != DType::f32) fail(ErrorKind::unsupported, "embeddings are computed on the CPU only so far (--device cpu)");
+      logits_type_(program.logits_type), vocab_(program.vocab), max_rows_(program.max_rows) {
+    if (logits_type_ != DType::f32) floats_.resize(static_cast<std::size_t>(program.max_outputs) * static_cast<std::size_t>(vocab_));
     const Driver& d = context_->driver();
     // Uninitialised reads show: all ones is a NaN in every type.
     check(d.fill8(arena_.at(), 0xff, arena_.bytes(), context_->stream()), "clear memory");
@@ -150,7 +150,7 @@ void CudaExecutable::copy_step() {
 
 void CudaExecutable::copy_logits(int outputs) {
     if (outputs == 0) return;
-    const std::size_t bytes = static_cast<std::size_t>(outputs) * static_cast<std::size_t>(vocab_) * 4;
+    const std::size_t bytes = static_cast<std::size_t>(outputs) * static_cast<std::size_t>(vocab_) * size_of(logits_type_);
     check(context_->driver().to_host(host_logits_.data(), arena_.at(logits_.offset), bytes, context_->stream()), "copy the logits");
 }
 
@@ -270,7 +270,10 @@ void CudaExecutable::wait() {
 }
 
 std::span<const float> CudaExecutable::logits() const {
-    return {reinterpret_cast<const float*>(host_logits_.data()), static_cast<std::size_t>(outputs_) * static_cast<std::size_t>(vocab_)};
+    const std::size_t count = static_cast<std::size_t>(outputs_) * static_cast<std::size_t>(vocab_);
+    if (logits_type_ == DType::f32) return {reinterpret_cast<const float*>(host_logits_.data()), count};
+    gpu::outputs_to_floats(reinterpret_cast<const std::byte*>(host_logits_.data()), logits_type_, std::span(floats_).first(count));
+    return {floats_.data(), count};
 }
 
 }  // namespace forge::cuda

@@ -66,6 +66,8 @@ class CudaExecutable final : public Executable {
     std::vector<Event> events_;
     std::vector<LaunchTime> timings_;
     BufferRef logits_;
+    DType logits_type_;
+    mutable std::vector<float> floats_;   // hidden states of 16-bit activations
     std::int64_t vocab_ = 0;
     int max_rows_ = 1, part_size_ = 0, outputs_ = 0;
     bool timing_ = false;

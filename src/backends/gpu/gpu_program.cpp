@@ -1,11 +1,13 @@
 #include "gpu_program.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/float16.h"
 #include "kernels/attention/attention.h"
 
 namespace forge::gpu {
@@ -35,7 +37,7 @@ class Binder {
             out_.launches.push_back(std::move(out));
         }
         join_matvecs();
-        if (program_.max_rows <= 8) add_pick();
+        if (program_.max_rows <= 8 && program_.logits_type == DType::f32) add_pick();
         return std::move(out_);
     }
 
@@ -404,6 +406,20 @@ const Plane& plane_of(const Weight& w, int plane) {
 std::size_t plane_bytes(const Weight& w, int plane) {
     const Plane& p = plane_of(w, plane);
     return p.data ? p.stride * static_cast<std::size_t>(w.rows) : 0;
+}
+
+void outputs_to_floats(const std::byte* in, DType type, std::span<float> out) {
+    for (float& x : out) {
+        if (type == DType::f32) {
+            std::memcpy(&x, in, sizeof x);
+            in += sizeof x;
+            continue;
+        }
+        std::uint16_t bits;
+        std::memcpy(&bits, in, sizeof bits);
+        in += sizeof bits;
+        x = type == DType::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+    }
 }
 
 }  // namespace forge::gpu

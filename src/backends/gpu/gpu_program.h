@@ -2,6 +2,7 @@
 // and the CUDA backend share; they add memory, compilation and submission.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -88,5 +89,8 @@ void for_each_plane(const GpuProgram& program, std::span<const Weight> weights, 
                 for (const Buffer& b : kernel.buffers)
                     if (b.place == Place::plane) fn(weights.subspan(static_cast<std::size_t>(b.index), static_cast<std::size_t>(b.stacked)), b.plane);
 }
+
+// Outputs of a step as floats: logits are, and hidden states (of a plan without its head) are activations.
+void outputs_to_floats(const std::byte* in, DType type, std::span<float> out);
 
 }  // namespace forge::gpu

@@ -11,8 +11,8 @@ MetalExecutable::MetalExecutable(std::shared_ptr<Device> device, const Program& 
                                  std::shared_ptr<Weights> mapped, std::shared_ptr<MetalCache> cache)
     : device_(std::move(device)), weights_(std::move(mapped)), cache_(std::move(cache)), arena_(device_->allocate(program.arena_bytes, "arena")),
       scratch_(device_->allocate(bound.scratch_bytes, "scratch")), record_(device_->allocate(gpu::step_words(program.max_rows) * 4, "step")), picked_offset_(bound.picked_offset), logits_(program.logits),
-      vocab_(program.vocab), max_rows_(program.max_rows) {
-    if (program.logits_type != DType::f32) fail(ErrorKind::unsupported, "embeddings are computed on the CPU only so far (--device cpu)");
+      logits_type_(program.logits_type), vocab_(program.vocab), max_rows_(program.max_rows) {
+    if (logits_type_ != DType::f32) floats_.resize(static_cast<std::size_t>(program.max_outputs) * static_cast<std::size_t>(vocab_));
     // Uninitialised reads show: all ones is a NaN in every type.
     std::memset(arena_->contents(), 0xff, arena_->bytes());
     for (const gpu::RopeAngles& rope : bound.ropes) {
@@ -154,7 +154,11 @@ void MetalExecutable::wait() {
 }
 
 std::span<const float> MetalExecutable::logits() const {
-    return {reinterpret_cast<const float*>(arena_->contents() + logits_.offset), static_cast<std::size_t>(outputs_) * static_cast<std::size_t>(vocab_)};
+    const std::size_t count = static_cast<std::size_t>(outputs_) * static_cast<std::size_t>(vocab_);
+    const std::byte* values = arena_->contents() + logits_.offset;
+    if (logits_type_ == DType::f32) return {reinterpret_cast<const float*>(values), count};
+    gpu::outputs_to_floats(values, logits_type_, std::span(floats_).first(count));
+    return {floats_.data(), count};
 }
 
 }  // namespace forge::metal

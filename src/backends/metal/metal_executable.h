@@ -45,6 +45,8 @@ class MetalExecutable final : public Executable {
     std::uint64_t picked_offset_;
     std::vector<LaunchTime> timings_;
     BufferRef logits_;
+    DType logits_type_;
+    mutable std::vector<float> floats_;   // hidden states of 16-bit activations
     std::int64_t vocab_;
     int max_rows_, outputs_ = 0;
     bool timing_ = false, running_ = false;
