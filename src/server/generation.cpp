@@ -1,10 +1,12 @@
 #include "generation.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <random>
 
 #include "api/call_grammar.h"
@@ -76,8 +78,9 @@ class Constraints {
     ConstraintMaker make_;
 };
 
-// All answers of one request. Callbacks come from the model's stepping thread, the client's leaving from
-// the I/O thread, the submission from a worker.
+// All answers of one request. The model's stepping thread only puts what it has to say into a list; the thread of the
+// sockets takes it from there: it builds the JSON and writes it. The client's leaving comes from that thread too, the
+// submission from a worker.
 class Generation : public std::enable_shared_from_this<Generation> {
   public:
     Generation(std::shared_ptr<Served> served, bool stream, std::shared_ptr<Writer> writer, std::shared_ptr<http::Reply> reply,
@@ -87,52 +90,94 @@ class Generation : public std::enable_shared_from_this<Generation> {
     }
 
     void start(std::vector<TextRequest> requests) {
-        std::unique_lock lock(mutex_);
+        std::vector<std::uint64_t> ids;
         left_ = requests.size();
         for (std::size_t i = 0; i < requests.size(); ++i) {
             const int index = static_cast<int>(i);
             try {
-                ids_.push_back(served_->service.submit(std::move(requests[i]), {
+                ids.push_back(served_->service.submit(std::move(requests[i]), {
                     [self = shared_from_this(), index](TextDelta&& delta) { return self->delta(index, std::move(delta)); },
-                    [self = shared_from_this(), index](const TextDone& done) { self->done(index, done); },
-                    [self = shared_from_this()](const std::string& message) { self->error(message); }}));
+                    [self = shared_from_this(), index](const TextDone& done) { self->say({index, {}, done, {}}); },
+                    [self = shared_from_this(), index](const std::string& message) { self->say({index, {}, {}, message}); }}));
             } catch (...) {
-                over_ = true;   // what the others still say goes nowhere
-                const auto ids = ids_;
-                lock.unlock();
+                closed_ = true;   // what the others still say goes nowhere
                 for (const std::uint64_t id : ids) served_->service.cancel(id);
                 throw;
             }
         }
-        if (stream_) {
-            reply_->start(200, writer_->stream_type(), {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
-            reply_->write(writer_->begin());
+        {
+            std::lock_guard lock(mutex_);
+            ids_ = std::move(ids);
+            if (stream_) {
+                reply_->start(200, writer_->stream_type(), {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
+                reply_->write(writer_->begin());
+            }
         }
-        lock.unlock();
         reply_->on_gone([weak = weak_from_this()] {
             if (const auto self = weak.lock()) self->gone();
         });
+        reply_->defer([self = shared_from_this()] { self->listen(); });   // to what was said meanwhile
     }
 
   private:
+    // What a model's thread says: more of an answer, its end, or an error.
+    struct Event {
+        int index = 0;
+        std::optional<TextDelta> delta;
+        std::optional<TextDone> done;
+        std::optional<std::string> error;
+    };
+
+    // ---- on the model's thread
     bool delta(int index, TextDelta&& delta) {
-        std::lock_guard lock(mutex_);
-        if (over_) return false;
+        if (closed_) return false;
         const auto now = Clock::now();
         if (last_token_ == Clock::time_point()) metrics_.first_token.add(std::chrono::duration<double>(now - began_).count());
         else if (answers_.size() == 1) metrics_.between_tokens.add(std::chrono::duration<double>(now - last_token_).count());
         last_token_ = now;
-        answers_[static_cast<std::size_t>(index)].add(delta);
-        if (!stream_ || reply_->write(writer_->delta(index, delta))) return true;
-        // The connection knows that the client is gone and has not said so yet: gone() will find it done.
-        leave();
-        return false;
+        say({index, std::move(delta), {}, {}});
+        return true;
     }
 
-    void done(int index, const TextDone& done) {
+    void say(Event event) {
+        const bool waits = !stream_ && event.delta;   // a whole answer is written at its end
+        bool wake = false;
+        {
+            std::lock_guard lock(said_mutex_);
+            said_.push_back(std::move(event));
+            if (!waits && !listening_) wake = listening_ = true;
+        }
+        if (wake) reply_->defer([self = shared_from_this()] { self->listen(); });
+    }
+
+    // ---- on the thread of the sockets
+    void listen() {
+        std::vector<Event> events;
+        {
+            std::lock_guard lock(said_mutex_);
+            events.swap(said_);
+            listening_ = false;
+        }
         std::lock_guard lock(mutex_);
-        if (over_) return;
-        if (done.reason == TextFinish::cancelled) return fail(ApiError(503, "", "the answer was cancelled, because the server is stopping"));
+        if (closed_) return;
+        std::string out;
+        for (const Event& event : events) {
+            if (closed_) break;
+            if (event.delta) add(event.index, *event.delta, out);
+            else if (event.done) end(event.index, *event.done, out);
+            else fail(ApiError(500, "", *event.error), out);
+        }
+        if (!out.empty() && !reply_->write(std::move(out)) && !closed_) leave();   // the client is gone, and gone() has not come yet
+        if (closed_ && stream_) reply_->end();
+    }
+
+    void add(int index, const TextDelta& delta, std::string& out) {
+        answers_[static_cast<std::size_t>(index)].add(delta);
+        if (stream_) out += writer_->delta(index, delta);
+    }
+
+    void end(int index, const TextDone& done, std::string& out) {
+        if (done.reason == TextFinish::cancelled) return fail(ApiError(503, "", "the answer was cancelled, because the server is stopping"), out);
         Answer& answer = answers_[static_cast<std::size_t>(index)];
         answer.done = done;
         totals_.prompt_tokens += done.prompt_tokens;
@@ -142,42 +187,29 @@ class Generation : public std::enable_shared_from_this<Generation> {
         totals_.prompt_seconds = std::max(totals_.prompt_seconds, done.prompt_seconds);
         totals_.decode_seconds = std::max(totals_.decode_seconds, done.decode_seconds);
         metrics_.queue_time.add(done.queue_seconds);
-        if (stream_) reply_->write(writer_->done(index, answer));
+        if (stream_) out += writer_->done(index, answer);
         if (--left_ > 0) return;
-        over_ = true;
+        closed_ = true;
         totals_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
-        if (stream_) {
-            reply_->write(writer_->end(totals_));
-            reply_->end();
-        } else {
-            reply_->send(200, "application/json", writer_->whole(answers_, totals_), {});
-        }
+        if (stream_) out += writer_->end(totals_);
+        else reply_->send(200, "application/json", writer_->whole(answers_, totals_), {});
     }
 
-    void error(const std::string& message) {
-        std::lock_guard lock(mutex_);
-        if (!over_) fail(ApiError(500, "", message));
-    }
-
-    void fail(const ApiError& error) {
-        over_ = true;
-        if (stream_) {
-            reply_->write(writer_->failed(error));
-            reply_->end();
-        } else {
-            reply_->send(error.status(), "application/json", writer_->failed(error), {});
-        }
+    void fail(const ApiError& error, std::string& out) {
+        closed_ = true;
+        if (stream_) out += writer_->failed(error);
+        else reply_->send(error.status(), "application/json", writer_->failed(error), {});
         for (const std::uint64_t id : ids_) served_->service.cancel(id);
     }
 
     void gone() {
         std::lock_guard lock(mutex_);
-        if (!over_) leave();
+        if (!closed_) leave();
     }
 
     // Nobody reads the answer any more. Call with the lock.
     void leave() {
-        over_ = true;
+        closed_ = true;
         ++metrics_.cancelled;
         for (const std::uint64_t id : ids_) served_->service.cancel(id);
     }
@@ -187,13 +219,19 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::shared_ptr<Writer> writer_;
     std::shared_ptr<http::Reply> reply_;
     Metrics& metrics_;
-    std::mutex mutex_;
+    const Clock::time_point began_ = Clock::now();
+    Clock::time_point last_token_;   // the model's thread's
+    std::atomic<bool> closed_{false};
+
+    std::mutex said_mutex_;
+    std::vector<Event> said_;
+    bool listening_ = true;          // listen() will come
+
+    std::mutex mutex_;               // what follows
     std::vector<Answer> answers_;
     Totals totals_;
     std::vector<std::uint64_t> ids_;
     std::size_t left_ = 0;
-    bool over_ = false;
-    Clock::time_point began_ = Clock::now(), last_token_;
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ class TrackedReply final : public http::Reply {
     void end() override { reply_->end(); }
     void on_gone(std::function<void()> action) override { reply_->on_gone(std::move(action)); }
     bool started() const override { return reply_->started(); }
+    void defer(std::function<void()> work) override { reply_->defer(std::move(work)); }
 
   private:
     std::shared_ptr<http::Reply> reply_;

@@ -44,6 +44,9 @@ class Reply {
     // Calls `action` once when the client goes away before the end; at once if it is gone already.
     virtual void on_gone(std::function<void()> action) = 0;
     virtual bool started() const = 0;
+
+    // Runs `work` soon on the thread that writes the sockets, one after the other: for what should not keep the caller.
+    virtual void defer(std::function<void()> work) = 0;
 };
 
 struct Limits {

@@ -1,4 +1,5 @@
 #include <boost/asio/bind_executor.hpp>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -138,6 +139,8 @@ class Exchange final : public Reply, public std::enable_shared_from_this<Exchang
         std::lock_guard lock(mutex_);
         return started_;
     }
+
+    void defer(std::function<void()> work) override { asio::post(server_.io, std::move(work)); }
 
     // For the connection.
     void set_gone() {
@@ -421,7 +424,8 @@ void Exchange::wake() {
         if (gone_ || woken_) return;
         woken_ = true;
     }
-    asio::post(server_.io, [self = shared_from_this()] {
+    // At once when this is the thread of the sockets.
+    asio::dispatch(server_.io, [self = shared_from_this()] {
         {
             std::lock_guard lock(self->mutex_);
             self->woken_ = false;
