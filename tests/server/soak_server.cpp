@@ -1,6 +1,7 @@
-// soak_server [SECONDS] [CLIENTS]: clients that stream, wait, leave in the middle, send long prompts and ask for
-// embeddings, at once and for long, against a server in this process (so that a sanitizer sees both sides).
-// Every answer must equal the one that a single client gets, and memory must not grow. Exit status 1 otherwise.
+// soak_server [SECONDS] [CLIENTS]: clients that stream, wait, leave in the middle, send long prompts, hold answers to
+// schemas, have tools called and ask for embeddings, at once and for long, against a server in this process (so that a
+// sanitizer sees both sides). Every answer must equal the one that a single client gets, what has a schema must fit it,
+// and memory must not grow. Exit status 1 otherwise.
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,21 +10,70 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <random>
 #include <thread>
 
 #include "http_client.h"
+#include "tiny_chat.h"
 
 namespace forge::test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Of an answer: all but ids, which differ.
+struct Answer {
+    std::string content, reason;
+    std::vector<std::pair<std::string, std::string>> calls;   // name and arguments
+    std::string text() const {
+        std::string all = content;
+        for (const auto& [name, arguments] : calls) all += "\n" + name + arguments;
+        return all + "\n" + reason;
+    }
+};
+
 struct Request {
     std::string path;
     Json body;
-    std::string expected;   // the answer's text, or the embedding
+    std::string expected = {};                          // the answer's text, or the embedding
+    std::function<std::string(const Answer&)> fault = {};   // what is wrong with an answer; empty: nothing
 };
+
+const Json person = Json::parse(R"({"type": "object", "properties": {"kind": {"const": "person of some importance"}, "age": {"type": "integer", "minimum": 10, "maximum": 99},
+    "name": {"type": "string", "minLength": 1, "maxLength": 8}, "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2}}, "required": ["kind", "age", "name", "tags"], "additionalProperties": false})");
+const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "weather", "strict": true, "parameters": {"type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 6}, "days": {"enum": [1, 2]}, "exact": {"type": "boolean"}}, "required": ["city", "days"], "additionalProperties": false}}},
+    {"type": "function", "function": {"name": "time", "parameters": {"type": "object", "properties": {}, "additionalProperties": false}}}])");
+
+bool is_person(const Json& v) {
+    if (!v.is_object() || v.size() != 4) return false;
+    const Json age = v.value("age", Json()), name = v.value("name", Json()), tags = v.value("tags", Json());
+    return v.value("kind", Json()) == "person of some importance" && age.is_number_integer() && age >= 10 && age <= 99 && name.is_string() && name != "" &&
+           name.get<std::string>().size() <= 8 * 4 && tags.is_array() && tags.size() <= 2 &&
+           std::all_of(tags.begin(), tags.end(), [](const Json& t) { return t == "a" || t == "b"; });
+}
+
+std::string person_fault(const Answer& a) {
+    if (a.reason != "stop") return "an answer with a schema ended with " + a.reason;
+    return is_person(Json::parse(a.content, nullptr, false)) ? "" : "this does not fit its schema: " + a.content;
+}
+
+std::string call_fault(const Answer& a) {
+    for (const auto& [name, text] : a.calls) {
+        const Json v = Json::parse(text, nullptr, false);
+        const bool fits = name == "time" ? v == Json::object()
+                                         : name == "weather" && v.is_object() && v.contains("city") && v["city"].is_string() && v.contains("days") && (v["days"] == 1 || v["days"] == 2) &&
+                                               (!v.contains("exact") || v["exact"].is_boolean()) && v.size() <= 3;
+        if (!fits) return "this call does not fit its tool: " + name + " " + text;
+    }
+    return "";
+}
+
+std::string forced_call_fault(const Answer& a) {
+    if (a.calls.empty() || a.reason != "tool_calls") return "no tool was called, and the answer ended with " + a.reason;
+    return call_fault(a);
+}
 
 std::vector<Request> requests() {
     std::vector<Request> all;
@@ -36,27 +86,66 @@ std::vector<Request> requests() {
         all.push_back({"/v1/chat/completions", {{"messages", messages}, {"max_tokens", 8 + 5 * (i % 9)}, {"temperature", i % 2 ? 0.0 : 1.0}, {"seed", i}, {"ignore_eos", i % 5 == 0}}, ""});
         if (i % 7 == 3) all.back().body["stop"] = {"a", "of the"};
     }
+    for (int i = 0; i < 12; ++i) {
+        Json messages = Json::array();
+        if (i % 2) messages.push_back({{"role", "system"}, {"content", system}});
+        messages.push_back({{"role", "user"}, {"content", "Request " + std::to_string(i)}});
+        Request r{"/v1/chat/completions", {{"messages", messages}, {"max_tokens", 400}, {"temperature", i % 3 ? 1.0 : 0.0}, {"seed", i}}};
+        if (i < 5) {
+            r.body["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"name", "person"}, {"strict", true}, {"schema", person}}}};
+            r.fault = person_fault;
+        } else {
+            r.body["tools"] = tools;
+            r.fault = forced_call_fault;
+            if (i < 8) r.body["tool_choice"] = "required", r.body["parallel_tool_calls"] = false;
+            else if (i < 10) r.body["tool_choice"] = {{"type", "function"}, {"function", {{"name", "weather"}}}};
+            else r.body["max_tokens"] = 30, r.fault = call_fault;   // it may call, and hardly ever does
+        }
+        all.push_back(std::move(r));
+    }
     for (int i = 0; i < 4; ++i) all.push_back({"/v1/embeddings", {{"input", "A text " + std::string(static_cast<std::size_t>(40 * i), 'x')}, {"pooling", i % 2 ? "mean" : "last"}}, ""});
     return all;
 }
 
-std::string text_of(const Request& request, const Response& r) {
-    const Json json = r.json();
-    if (request.path == "/v1/embeddings") return json["data"][0]["embedding"].dump();
-    return json["choices"][0]["message"]["content"].get<std::string>() + "\n" + json["choices"][0]["finish_reason"].get<std::string>();
+Answer whole_answer(const Response& r) {
+    const Json choice = r.json()["choices"][0];
+    const Json& message = choice["message"];
+    Answer a{message["content"].is_string() ? message["content"].get<std::string>() : "", choice["finish_reason"].get<std::string>(), {}};
+    if (message.contains("tool_calls"))
+        for (const Json& call : message["tool_calls"]) a.calls.emplace_back(call["function"]["name"].get<std::string>(), call["function"]["arguments"].get<std::string>());
+    return a;
 }
 
-std::string streamed_text(const Response& r) {
-    std::string text, reason;
+Answer streamed_answer(const Response& r) {
+    Answer a;
     bool over = false;
     for (const Json& event : r.events()) {
         if (event == "[DONE]") over = true;
         if (!event.is_object() || event["choices"].empty()) continue;
         const Json& choice = event["choices"][0];
-        if (choice["delta"].contains("content") && choice["delta"]["content"].is_string()) text += choice["delta"]["content"].get<std::string>();
-        if (choice["finish_reason"].is_string()) reason = choice["finish_reason"].get<std::string>();
+        const Json& delta = choice["delta"];
+        if (delta.contains("content") && delta["content"].is_string()) a.content += delta["content"].get<std::string>();
+        if (delta.contains("tool_calls"))
+            for (const Json& call : delta["tool_calls"]) {
+                const auto index = call["index"].get<std::size_t>();
+                if (index >= a.calls.size()) a.calls.resize(index + 1);
+                if (call["function"].contains("name")) a.calls[index].first += call["function"]["name"].get<std::string>();
+                if (call["function"].contains("arguments")) a.calls[index].second += call["function"]["arguments"].get<std::string>();
+            }
+        if (choice["finish_reason"].is_string()) a.reason = choice["finish_reason"].get<std::string>();
     }
-    return text + "\n" + (over ? reason : "no end");
+    if (!over) a.reason = "no end";
+    return a;
+}
+
+// What an answer says, or what is wrong with it.
+std::string text_of(const Request& request, const Response& r, bool stream) {
+    if (r.status != 200) return "status " + std::to_string(r.status) + " " + r.body;
+    if (request.path == "/v1/embeddings") return r.json()["data"][0]["embedding"].dump();
+    const Answer a = stream ? streamed_answer(r) : whole_answer(r);
+    if (request.fault)
+        if (const std::string fault = request.fault(a); !fault.empty()) return fault;
+    return a.text();
 }
 
 // Bytes of memory in use by this process; 0 where that is not known.
@@ -96,7 +185,7 @@ void client(std::uint16_t port, const std::vector<Request>& all, unsigned seed, 
                 std::this_thread::sleep_for(std::chrono::milliseconds(20));
                 continue;
             }
-            const std::string found = r.status != 200 ? "status " + std::to_string(r.status) + " " + r.body : stream ? streamed_text(r) : text_of(request, r);
+            const std::string found = text_of(request, r, stream);
             if (found != request.expected) complain(counts, request, found);
             ++(stream ? counts.streamed : counts.whole);
         } catch (const std::exception& error) {
@@ -107,6 +196,7 @@ void client(std::uint16_t port, const std::vector<Request>& all, unsigned seed, 
 
 int soak(double seconds, unsigned clients) {
     server::ServeOptions options = tiny_options();
+    options.models[0].path = tiny_json_model();   // its vocabulary can spell JSON
     options.load.threads = 2;
     options.load.parallel = 3;         // fewer than clients, so that some wait
     options.max_queue = 4;             // and some are refused
@@ -119,7 +209,11 @@ int soak(double seconds, unsigned clients) {
             std::fprintf(stderr, "%s was answered %d %s\n", request.body.dump().c_str(), r.status, r.body.c_str());
             return 1;
         }
-        request.expected = text_of(request, r);
+        request.expected = text_of(request, r, false);
+        if (const std::string fault = request.fault ? request.fault(whole_answer(r)) : ""; !fault.empty()) {
+            std::fprintf(stderr, "%s\n%s\n", request.body.dump().c_str(), fault.c_str());
+            return 1;
+        }
     }
     const auto start = Clock::now(), end = start + std::chrono::milliseconds(static_cast<long>(seconds * 1000));
     Counts counts;
