@@ -8,6 +8,7 @@ namespace {
 std::vector<std::int32_t> marker_ids(const Tokenizer& tokenizer, const std::optional<ReasoningMarkers>& reasoning,
                                      std::vector<std::string> markers) {
     if (reasoning) markers.insert(markers.end(), {reasoning->open, reasoning->close});
+    if (reasoning && reasoning->channels) markers.insert(markers.end(), {"<|start|>", "<|channel|>", "<|message|>", "<|call|>"});
     std::vector<std::int32_t> ids;
     if (markers.empty()) return ids;
     for (const std::string& text : tokenizer.special_texts()) {

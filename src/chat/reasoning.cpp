@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "channels.h"
 #include "chat/stop_strings.h"
 
 namespace forge {
@@ -19,10 +20,11 @@ bool could_become(std::string_view text, std::string_view marker) {
 
 std::optional<ReasoningMarkers> reasoning_markers(std::string_view source) {
     const auto has = [&](std::string_view text) { return source.find(text) != std::string_view::npos; };
+    if (has("<|channel|>")) return ReasoningMarkers{"<|channel|>analysis<|message|>", "<|end|>", true, {}, true};
     if (has("<|channel>") && has("<channel|>"))
-        return ReasoningMarkers{"<|channel>thought\n", "<channel|>", true, "thought\n"};
-    if (has("[THINK]")) return ReasoningMarkers{"[THINK]", "[/THINK]", true, {}};
-    if (has("<think>") || has("</think>")) return ReasoningMarkers{"<think>", "</think>", false, {}};
+        return ReasoningMarkers{"<|channel>thought\n", "<channel|>", true, "thought\n", false};
+    if (has("[THINK]")) return ReasoningMarkers{"[THINK]", "[/THINK]", true, {}, false};
+    if (has("<think>") || has("</think>")) return ReasoningMarkers{"<think>", "</think>", false, {}, false};
     return std::nullopt;
 }
 
@@ -38,10 +40,19 @@ ReasoningSplitter::ReasoningSplitter(std::optional<ReasoningMarkers> markers, bo
     : markers_(std::move(markers)),
       state_(!markers_       ? State::content
              : starts_inside ? State::opening
-                             : State::start) {}
+                             : State::start) {
+    if (markers_ && markers_->channels) channels_ = std::make_unique<ChannelReader>();
+}
+
+ReasoningSplitter::~ReasoningSplitter() = default;
+
+bool ReasoningSplitter::inside() const {
+    return channels_ ? channels_->in_reasoning() : state_ == State::opening || state_ == State::reasoning;
+}
 
 ReasoningSplitter::Delta ReasoningSplitter::push(std::string_view piece) {
     Delta out;
+    if (channels_) return channels_->push(piece, out), out;
     pending_ += piece;
     while (step(out, false)) {
     }
@@ -50,6 +61,7 @@ ReasoningSplitter::Delta ReasoningSplitter::push(std::string_view piece) {
 
 ReasoningSplitter::Delta ReasoningSplitter::finish() {
     Delta out;
+    if (channels_) return channels_->finish(out), out;
     while (step(out, true)) {
     }
     return out;

@@ -37,6 +37,7 @@ const std::vector<Family>& families() {
         {ToolFamily::llama, "llama", {"<|python_tag|>"}, {}, true, tools::read_python_tag},
         {ToolFamily::mistral, "mistral", {"[TOOL_CALLS]"}, {}, false, tools::read_mistral},
         {ToolFamily::gemma4, "gemma4", {"<|tool_call>", "<start_function_call>"}, {"<tool_call|>", "<end_function_call>"}, false, tools::read_gemma4},
+        {ToolFamily::gpt_oss, "gpt_oss", {"<|channel|>"}, {"<|start|>assistant", "<|call|>"}, false, tools::read_channel},
         {ToolFamily::deepseek, "deepseek", {"<｜tool▁call▁begin｜>"}, {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"}, false, tools::read_deepseek},
         {ToolFamily::kimi, "kimi", {"<|tool_call_begin|>"}, {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"}, false, tools::read_kimi},
         {ToolFamily::lfm2, "lfm2", {"<|tool_call_start|>"}, {"<|tool_call_end|>"}, false, tools::read_lfm2},
@@ -56,7 +57,7 @@ const Family& family_of(ToolFamily family) {
 // Texts besides openers and dropped markers that must reach the parser as they are.
 const std::vector<std::string_view>& inner_markers() {
     static const std::vector<std::string_view> all = {"</tool_call>", "<tool_call|>", "<|\"|>", "<escape>", "[ARGS]", "[CALL_ID]", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>",
-                                                      "<|tool_call_argument_begin|>", "<|tool_call_end|>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"};
+                                                      "<|tool_call_argument_begin|>", "<|tool_call_end|>", "<|message|>", "<|constrain|>", "<|start|>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"};
     return all;
 }
 
@@ -139,7 +140,7 @@ class Parser final : public ToolCallParser {
         if (c == '}' || c == ']' || c == ')') return !in_string_ && depth_ <= 0;
         if (c == '`') return depth_ <= 0;
         if (c != '>') return false;
-        for (const std::string_view closer : {"</tool_call>", "</function>", "</parameter>", "</arg_value>", "<tool_call|>", "<end_function_call>", "<|tool_call_end|>", "<｜tool▁call▁end｜>", "<|END_ACTION|>"})
+        for (const std::string_view closer : {"</tool_call>", "</function>", "</parameter>", "</arg_value>", "<tool_call|>", "<end_function_call>", "<|tool_call_end|>", "<｜tool▁call▁end｜>", "<|END_ACTION|>", "<|message|>", "<|call|>"})
             if (pending_.ends_with(closer)) return true;
         return false;
     }
@@ -270,6 +271,7 @@ class Parser final : public ToolCallParser {
 
 ToolFamily tool_family(std::string_view source) {
     const auto has = [&](std::string_view text) { return source.find(text) != std::string_view::npos; };
+    if (has("<|channel|>")) return ToolFamily::gpt_oss;
     if (has("<|tool_call>") && has("<tool_call|>")) return ToolFamily::gemma4;
     if (has("<start_function_call>")) return ToolFamily::gemma4;
     if (has("<｜tool▁calls▁begin｜>")) return ToolFamily::deepseek;

@@ -92,6 +92,7 @@ TEST(StopMatcher, RefusesAnEmptyStop) { EXPECT_THROW(StopMatcher({"a", ""}), Err
 
 const ReasoningMarkers think{"<think>", "</think>", false, {}};
 const ReasoningMarkers bracket{"[THINK]", "[/THINK]", true, {}};
+const ReasoningMarkers harmony{"<|channel|>analysis<|message|>", "<|end|>", true, {}, true};
 const ReasoningMarkers channel{"<|channel>thought\n", "<channel|>", true, "thought\n"};
 
 ReasoningSplitter::Delta run_split(const ReasoningMarkers& markers, bool inside,
@@ -135,6 +136,14 @@ std::vector<Split> splits() {
         {channel, false, "thoughtful", "", "thoughtful"},
         {channel, false, "so<|channel>thought\nwhy<channel|>!", "why", "so!"},
         {channel, true, "why<channel|>so", "why", "so"},
+        {harmony, false, "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>final<|message|>so", "why", "so"},
+        {harmony, false, "<|channel|>analysis<|message|>a<|end|>\n<|start|>assistant<|channel|>analysis<|message|>b<|end|><|start|>assistant<|channel|>commentary<|message|>I look.<|end|>"
+                         "<|start|>assistant to=functions.now<|channel|>commentary json<|message|>{}<|call|>",
+         "a\n\nb", "I look.<|channel|>commentary to=functions.now <|message|>{}<|call|>"},
+        {harmony, false, "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{\"a\": ", "", "<|channel|>commentary to=functions.now <|message|>{\"a\": "},
+        {harmony, false, "plain < text", "", "plain < text"},
+        {harmony, false, "<|channel|>ana", "", ""},
+        {harmony, false, "<|message|>so<|return|>", "", "so"},
         {think, false, "", "", ""},
         {think, true, "", "", ""},
     };
@@ -162,11 +171,12 @@ TEST(ReasoningSplitter, CuttingNeverMatters) {
     const std::vector<std::string> parts = {
         "<think>",    "</think>",  "<thi",       "nk>",     "\n",       " ",
         "a",          "</",        "think>",     "[THINK]", "[/THINK]", "<|channel>thought\n",
+        "<|channel|>", "analysis", "<|message|>", "final", "<|end|>", "<|start|>", "assistant", " to=functions.f", "<|call|>", "<|",
         "<channel|>", "thought\n", "<|channel>", "thou",    "\r\n"};
     for (int round = 0; round < 20000; ++round) {
         std::string text;
         for (unsigned n = random() % 9; n > 0; --n) text += parts[random() % parts.size()];
-        const ReasoningMarkers& markers = round % 3 == 0 ? think : round % 3 == 1 ? bracket : channel;
+        const ReasoningMarkers& markers = round % 4 == 0 ? think : round % 4 == 1 ? bracket : round % 4 == 2 ? harmony : channel;
         const bool inside = random() % 2;
         std::vector<std::string> pieces(1);
         for (char c : text) {
@@ -209,6 +219,7 @@ TEST(Reasoning, MarkersOfATemplate) {
     EXPECT_EQ(reasoning_markers("x.split('</think>')"), think);
     EXPECT_EQ(reasoning_markers("[THINK]"), bracket);
     EXPECT_EQ(reasoning_markers("'<|channel>thought' '<channel|>'"), channel);
+    EXPECT_EQ(reasoning_markers("'<|channel|>analysis'"), harmony);
     EXPECT_EQ(reasoning_markers("plain"), std::nullopt);
 }
 

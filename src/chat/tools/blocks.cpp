@@ -364,6 +364,27 @@ Block read_deepseek(std::string_view body, bool last, const Declared& declared) 
     return closed_by(body, end, last, closer, {std::move(call)});
 }
 
+Block read_channel(std::string_view body, bool last, const Declared& declared) {
+    constexpr std::string_view closer = "<|call|>", message = "<|message|>", to = "to=";
+    constexpr std::size_t longest_header = 300;
+    const std::size_t mark = body.find(message), recipient = body.substr(0, mark).find(to);
+    if (mark == npos) return last || body.size() > longest_header ? hopeless(body.size()) : more();
+    if (recipient == npos) return hopeless(mark + message.size());
+    std::string_view name = body.substr(recipient + to.size(), mark - recipient - to.size());
+    name = name.substr(0, name.find_first_of(" \t\r\n<"));
+    if (name.starts_with("functions.")) name.remove_prefix(10);
+    ParsedCall call;
+    call.name = declared.name(name);
+    const std::size_t at = skip_white(body, mark + message.size());
+    if (at == body.size()) return last ? hopeless(at) : more();
+    if (call.name.empty() || body[at] != '{') return give_up(body, last, closer);
+    std::size_t end = 0;
+    const auto value = json_at(body, at, last, end);
+    if (!value) return last ? hopeless(body.size()) : more();
+    call.arguments = arguments_of(*value);
+    return closed_by(body, end, last, closer, {std::move(call)});
+}
+
 Block read_kimi(std::string_view body, bool last, const Declared& declared) {
     constexpr std::string_view closer = "<|tool_call_end|>", separator = "<|tool_call_argument_begin|>";
     const std::size_t mark = body.find(separator);

@@ -43,6 +43,7 @@ Block read_functions(std::string_view body, bool last, const Declared& declared,
 Block read_mistral(std::string_view body, bool last, const Declared& declared);
 Block read_gemma4(std::string_view body, bool last, const Declared& declared);
 Block read_deepseek(std::string_view body, bool last, const Declared& declared);
+Block read_channel(std::string_view body, bool last, const Declared& declared);   // gpt-oss: to=functions.N <|message|>JSON
 Block read_kimi(std::string_view body, bool last, const Declared& declared);
 Block read_lfm2(std::string_view body, bool last, const Declared& declared);
 // A JSON object or array, and then `closer` if it is there (it may be empty).

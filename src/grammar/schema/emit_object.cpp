@@ -7,6 +7,9 @@
 namespace forge::grammar {
 namespace {
 
+// Names that no schema lists, where names stand bare.
+constexpr const char* bare_name = "^[A-Za-z_][A-Za-z0-9_.-]*$";
+
 struct Listed {
     std::string name;
     Conjunction value;
@@ -17,7 +20,7 @@ struct Listed {
 
 // Members come in the schema's order: those of `properties`, then required ones that stand nowhere, then others.
 // A state is (members passed, members written), the latter only as far as it matters.
-void SchemaEmitter::emit_object(const Shape& s, NodeId from, NodeId to) {
+void SchemaEmitter::emit_object(const Shape& s, NodeId from, NodeId to, const ObjectStyle& style) {
     builder_.working_on("the schema's properties");
     std::vector<std::string> names;
     std::set<std::string> known;
@@ -35,7 +38,7 @@ void SchemaEmitter::emit_object(const Shape& s, NodeId from, NodeId to) {
         else if (l.required) return;   // nothing fits
     }
     RuleId other = 0;
-    const bool others = other_member(s, names, other);
+    const bool others = other_member(s, names, style, other);
     // One name may be written twice, which counts once when it is read.
     if (others && s.least_members > std::max<std::uint64_t>(1, s.required.size()))
         fail(ErrorKind::unsupported, "the schema's keyword minProperties: more than 1 is only supported where the members are listed in properties (additionalProperties: false)");
@@ -47,7 +50,7 @@ void SchemaEmitter::emit_object(const Shape& s, NodeId from, NodeId to) {
 
     constexpr NodeId absent = 0xFFFFFFFF;
     std::vector<NodeId> now(static_cast<std::size_t>(highest) + 1, absent), next;
-    now[0] = builder_.literal(from, "{");
+    now[0] = builder_.literal(from, std::string_view(&style.open, 1));
     const auto node_in = [&](std::vector<NodeId>& row, std::uint64_t count) {
         NodeId& n = row[static_cast<std::size_t>(std::min(count, highest))];
         if (n == absent) n = builder_.node();
@@ -55,13 +58,12 @@ void SchemaEmitter::emit_object(const Shape& s, NodeId from, NodeId to) {
     };
     for (const Listed& l : listed) {
         next.assign(now.size(), absent);
-        const std::string key = json_string(l.name);
         for (std::uint64_t count = 0; count < now.size(); ++count) {
             const NodeId here = now[static_cast<std::size_t>(count)];
             if (here == absent) continue;
             if (!l.required) builder_.epsilon(here, node_in(next, count));
             if (most != no_limit && count >= most) continue;
-            const NodeId at = spaced(builder_.literal(count > 0 ? spaced(here, ',') : here, key), ':');
+            const NodeId at = name_text(l.name, count > 0 ? spaced(here, ',') : here, style);
             builder_.call(at, rule_for(l.value), node_in(next, count + 1));
         }
         now.swap(next);
@@ -70,12 +72,12 @@ void SchemaEmitter::emit_object(const Shape& s, NodeId from, NodeId to) {
     for (std::uint64_t count = 0; count < now.size(); ++count) {
         const NodeId here = now[static_cast<std::size_t>(count)];
         if (here == absent) continue;
-        if (count >= least) byte(here, '}', to);
+        if (count >= least) byte(here, style.close, to);
         if (others && (most == no_limit || count < most)) builder_.call(count > 0 ? spaced(here, ',') : here, other, node_in(now, count + 1));
     }
 }
 
-bool SchemaEmitter::other_member(const Shape& s, const std::vector<std::string>& listed, RuleId& rule) {
+bool SchemaEmitter::other_member(const Shape& s, const std::vector<std::string>& listed, const ObjectStyle& style, RuleId& rule) {
     const bool takes_others = expander_.takes_others(s);
     std::vector<std::string> patterns;
     for (const MembersOf& source : s.members)
@@ -101,8 +103,9 @@ bool SchemaEmitter::other_member(const Shape& s, const std::vector<std::string>&
             if (names.least_length > 0 || names.most_length != no_limit)
                 patterns.push_back(fmt::format("^[^]{{{},{}}}$", names.least_length, names.most_length == no_limit ? "" : std::to_string(names.most_length)));
         }
-        for (std::size_t i = value_patterns; i < patterns.size(); ++i) needed |= std::uint64_t{1} << (i + 1);
     }
+    if (style.bare) patterns.push_back(bare_name);
+    for (std::size_t i = value_patterns; i < patterns.size(); ++i) needed |= std::uint64_t{1} << (i + 1);
     // Bit 0: a listed name, which is none of these.
     PatternAutomaton named;
     const PatternAutomaton* automaton = &named;
@@ -139,31 +142,33 @@ bool SchemaEmitter::other_member(const Shape& s, const std::vector<std::string>&
     rule = builder_.rule();
     const NodeId end = builder_.node();
     builder_.accept(end);
-    other_names(*automaton, values, builder_.start(rule), end);
+    other_names(*automaton, values, style, builder_.start(rule), end);
     return true;
 }
 
-void SchemaEmitter::other_names(const PatternAutomaton& a, const std::map<std::uint64_t, Conjunction>& values, NodeId from, NodeId to) {
-    std::map<std::uint64_t, NodeId> after;   // the closing quote of a name, by what it matched
+void SchemaEmitter::other_names(const PatternAutomaton& a, const std::map<std::uint64_t, Conjunction>& values, const ObjectStyle& style, NodeId from, NodeId to) {
+    std::map<std::uint64_t, NodeId> after;   // a name (with its closing quote), by what it matched
     for (const auto& [matches, value] : values) {
         const NodeId node = builder_.node();
-        builder_.call(spaced(node, ':'), rule_for(value), to);
+        builder_.call(style.bare ? builder_.literal(node, std::string_view(&style.assign, 1)) : spaced(node, style.assign), rule_for(value), to);
         after.emplace(matches, node);
     }
     std::vector<NodeId> nodes;
     for (std::size_t i = 0; i < a.states.size(); ++i) nodes.push_back(builder_.node());
-    byte(from, '"', nodes[0]);
+    if (style.bare) builder_.epsilon(from, nodes[0]);
+    else byte(from, '"', nodes[0]);
     for (std::size_t i = 0; i < a.states.size(); ++i) {
         const auto& state = a.states[i];
         const auto it = after.find(state.matches);
-        if (state.settled && !state.steps.empty()) {
+        if (state.settled && !state.steps.empty() && !style.bare) {
             if (it != after.end()) builder_.text(nodes[i], 0, Grammar::unlimited, it->second);
             continue;
         }
-        if (it != after.end()) byte(nodes[i], '"', it->second);
+        if (it != after.end() && style.bare) builder_.epsilon(nodes[i], it->second);
+        else if (it != after.end()) byte(nodes[i], '"', it->second);
         std::map<std::uint32_t, Ranges> by_target;
         for (const auto& step : state.steps) by_target[step.target].push_back({step.lo, step.hi});
-        for (const auto& [target, ranges] : by_target) json_edges_.add(nodes[i], ranges, nodes[target]);
+        for (const auto& [target, ranges] : by_target) (style.bare ? plain_edges_ : json_edges_).add(nodes[i], ranges, nodes[target]);
     }
 }
 

@@ -13,7 +13,7 @@ std::uint32_t limit32(std::uint64_t n) { return n >= Grammar::unlimited ? Gramma
 }  // namespace
 
 void SchemaEmitter::emit_string(const Shape& s, NodeId from, NodeId to) {
-    if (!s.patterns.empty()) {
+    if (!s.patterns.empty() || bare()) {
         builder_.call(from, matching_string(s), to);
         return;
     }
@@ -26,12 +26,15 @@ void SchemaEmitter::emit_string(const Shape& s, NodeId from, NodeId to) {
 
 // The automaton of the patterns, times the number of characters where that is bounded.
 RuleId SchemaEmitter::matching_string(const Shape& s) {
+    std::vector<std::string> patterns = s.patterns;
+    if (bare()) patterns.push_back(unquoted_);
+    const std::string quote = bare() ? notation_.quote : "\"";
     std::string key = fmt::format("string {} {}", s.least_length, s.most_length);
-    for (const std::string& p : s.patterns) key += '\0' + p;
+    for (const std::string& p : patterns) key += '\0' + p;
     if (const auto it = shared_.find(key); it != shared_.end()) return it->second;
     builder_.working_on("the schema's pattern or format");
-    const std::uint64_t needed = Expander::all_bits(s.patterns.size());
-    const PatternAutomaton& a = expander_.automaton(s.patterns, needed);
+    const std::uint64_t needed = Expander::all_bits(patterns.size());
+    const PatternAutomaton& a = expander_.automaton(patterns, needed);
     const RuleId rule = builder_.rule();
     const NodeId end = builder_.node();
     builder_.accept(end);
@@ -48,22 +51,22 @@ RuleId SchemaEmitter::matching_string(const Shape& s) {
         }
         return it->second;
     };
-    byte(builder_.start(rule), '"', node_of(0, 0));
+    builder_.epsilon(builder_.literal(builder_.start(rule), quote), node_of(0, 0));
     while (!work.empty()) {
         const auto [state, count] = work.back();
         work.pop_back();
         const NodeId here = nodes.at({state, count});
         const auto& st = a.states[state];
         const bool matches = (st.matches & needed) == needed;
-        if (matches && st.settled) {
+        if (matches && st.settled && !bare()) {
             builder_.text(here, limit32(s.least_length > count ? s.least_length - count : 0), bounded ? limit32(s.most_length - count) : Grammar::unlimited, end);
             continue;
         }
-        if (matches && count >= s.least_length) byte(here, '"', end);
+        if (matches && count >= s.least_length) builder_.epsilon(builder_.literal(here, quote), end);
         if (bounded && count == highest) continue;
         std::map<std::uint32_t, Ranges> by_target;
         for (const auto& step : st.steps) by_target[step.target].push_back({step.lo, step.hi});
-        for (const auto& [target, ranges] : by_target) json_edges_.add(here, ranges, node_of(target, std::min(count + 1, highest)));
+        for (const auto& [target, ranges] : by_target) (bare() ? plain_edges_ : json_edges_).add(here, ranges, node_of(target, std::min(count + 1, highest)));
     }
     shared_.emplace(std::move(key), rule);
     return rule;

@@ -1,6 +1,7 @@
 // Splits what a model says into its reasoning and its answer.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,11 +16,13 @@ struct ReasoningMarkers {
     bool anywhere = false;
     // A reply that begins with this (and no opener) began inside the reasoning.
     std::string bare_open;
+    // gpt-oss: every message has a header, and `open` is that of one kind.
+    bool channels = false;
 
     bool operator==(const ReasoningMarkers&) const = default;
 };
 
-// The markers that a chat template mentions: <think>, [THINK] or Gemma 4's thought channel.
+// The markers that a chat template mentions: <think>, [THINK], Gemma 4's thought channel or gpt-oss' channels.
 std::optional<ReasoningMarkers> reasoning_markers(std::string_view template_source);
 
 // Whether a prompt ends inside the reasoning: an opener is the last thing but whitespace.
@@ -36,10 +39,11 @@ class ReasoningSplitter {
 
     // Without markers everything is content.
     ReasoningSplitter(std::optional<ReasoningMarkers> markers, bool starts_inside);
+    ~ReasoningSplitter();
 
     Delta push(std::string_view piece);
     Delta finish();  // what was held back
-    bool inside() const { return state_ == State::opening || state_ == State::reasoning; }
+    bool inside() const;
 
   private:
     enum class State {
@@ -54,6 +58,7 @@ class ReasoningSplitter {
     std::optional<ReasoningMarkers> markers_;
     State state_;
     std::string pending_;
+    std::unique_ptr<class ChannelReader> channels_;   // does it all, where there are channels
 };
 
 }  // namespace forge

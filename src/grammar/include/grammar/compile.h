@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "grammar/grammar.h"
+#include "grammar/notation.h"
 
 namespace forge {
 
@@ -29,6 +30,7 @@ Grammar any_object();
 struct FormPiece {
     std::string text;
     const nlohmann::ordered_json* schema = nullptr;   // then a value follows the text; must stay while compiling
+    Notation notation = {};                           // in which it is written
 };
 struct Form {
     std::string before, between, after;
