@@ -1,9 +1,10 @@
-// Any text as an answer of each family: calls have objects as arguments, and a cut changes nothing.
+// Any text as an answer of each family: calls have objects as arguments, and a cut changes nothing, of gpt-oss' channels neither.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
+#include "chat/reasoning.h"
 #include "chat/tool_calls.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -34,6 +35,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         }
         return content;
     };
-    if (said(0) != said(data[1] % (text.size() + 1))) std::abort();
+    const std::size_t cut = data[1] % (text.size() + 1);
+    if (said(0) != said(cut)) std::abort();
+    // The channels before it, likewise.
+    const auto split = [&](std::size_t at) {
+        ReasoningSplitter splitter(reasoning_markers("<|channel|>"), false);
+        ReasoningSplitter::Delta all;
+        for (const auto& d : {splitter.push(text.substr(0, at)), splitter.push(text.substr(at)), splitter.finish()}) {
+            all.reasoning += d.reasoning;
+            all.content += d.content;
+        }
+        return all;
+    };
+    if (family == ToolFamily::gpt_oss && !(split(0) == split(cut))) std::abort();
     return 0;
 }
