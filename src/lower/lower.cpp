@@ -58,36 +58,56 @@ class Lowering {
                        {"norm", static_cast<double>(o.norm.kind)}};
         emit(std::move(l));
     }
-    void operator()(const MatmulOp& o) {
+    void operator()(const MatmulOp& fused) {
         const Value& out = plan_.values[op_->output];
-        const bool matrix = rows() > matvec_rows;
+        const bool matrix = rows() > matvec_rows, together = target_.wide_fusions && !matrix;
+        MatmulOp o = fused;
+        BufferRef x = value(op_->inputs[0]), y = value(op_->output);
+        if (o.gated_heads > 0 && !together) {
+            const BufferRef normed = buffer(x.bytes);
+            gated_norm(x, value(op_->inputs[1]), o.norm_weight, o.gated_heads, plan_.values[op_->inputs[0]].cols, o.norm.eps, normed);
+            x = normed;
+            o.norm_weight = -1;
+        }
+        const bool conv = o.conv_weight >= 0;
+        const BufferRef result = conv && !together ? buffer(y.bytes) : y;
         Launch l = launch(matrix ? "gemm" : "matvec");
-        if (matrix) add(l, "packed", packed(o, rows()));
-        else add(l, "x", value(op_->inputs[0]));
+        if (matrix) add(l, "packed", packed(o, x, rows()));
+        else add(l, "x", x);
         add(l, "weight", weight(o.weight));
         if (o.bias >= 0) add(l, "bias", weight(o.bias));
         if (o.weight2 >= 0) add(l, "weight2", weight(o.weight2));
         if (o.bias2 >= 0) add(l, "bias2", weight(o.bias2));
         if (o.norm_weight >= 0) add(l, "norm_weight", weight(o.norm_weight));
-        if (o.epilogue == MatmulEpilogue::add) add(l, "residual", value(op_->inputs[1]));
-        add(l, "y", value(op_->output), Access::write);
+        if (o.gated_heads > 0 && together) {
+            add(l, "z", value(op_->inputs[1]));
+            l.constants.push_back({"gated_heads", static_cast<double>(o.gated_heads)});
+        }
+        if (o.epilogue == MatmulEpilogue::add) add(l, "residual", value(op_->inputs.back()));
+        if (conv && together) {
+            add(l, "conv_weight", weight(o.conv_weight));
+            add(l, "conv_state", {Space::conv_state, o.state_layer, 0, 0}, Access::read_write);
+            l.constants.push_back({"state_layer", static_cast<double>(o.state_layer)});
+        }
+        add(l, "y", result, Access::write);
         matmul_constants(l, o, rows());
         l.constants.push_back({"epilogue", static_cast<double>(o.epilogue)});
         l.constants.push_back({"activation", static_cast<double>(o.activation)});
         l.constants.push_back({"f32_out", out.type == ValueType::f32 ? 1.0 : 0.0});
         l.constants.push_back({"softcap", o.softcap});
         emit(std::move(l));
+        if (conv && !together) convolve(result, o.conv_weight, o.state_layer, y);
     }
-    void operator()(const AddOp&) {
-        Launch l = launch("add");
-        add(l, "a", value(op_->inputs[0]));
-        add(l, "b", value(op_->inputs[1]));
-        add(l, "y", value(op_->output), Access::write);
-        l.constants = {{"width", width()}};
-        emit(std::move(l));
-    }
+    void operator()(const AddOp&) { sum(value(op_->inputs[0]), value(op_->inputs[1]), value(op_->output)); }
     void operator()(const QkPrepareOp& o) {
         Launch l = launch("qk_prepare");
+        prepare(l, o);
+        add(l, "y", value(op_->output), Access::write);
+        emit(std::move(l));
+    }
+    // The operands and constants of qk_prepare but for its result.
+    void prepare(Launch& l, const QkPrepareOp& o) {
+        const std::size_t inputs = !o.writes_cache ? 2 : o.attention.v_from_k ? 3 : 4;
         add(l, "q", value(op_->inputs[0]));
         if (o.writes_cache) {
             add(l, "k", value(op_->inputs[1]));
@@ -95,41 +115,66 @@ class Lowering {
             add(l, "keys", {Space::keys, o.attention.kv_layer, 0, 0}, Access::write);
             add(l, "values", {Space::values, o.attention.kv_layer, 0, 0}, Access::write);
         }
-        add(l, "rope", value(op_->inputs.back()));
+        add(l, "rope", value(op_->inputs[inputs - 1]));
         if (o.q_norm >= 0) add(l, "q_norm", weight(o.q_norm));
         if (o.k_norm >= 0) add(l, "k_norm", weight(o.k_norm));
-        add(l, "y", value(op_->output), Access::write);
         heads(l, o.attention);
         l.constants.push_back({"eps", o.norm.eps});
         l.constants.push_back({"norm", static_cast<double>(o.norm.kind)});
         l.constants.push_back({"rope_half", static_cast<double>(plan_.rope_pairs[o.attention.rope])});
         l.constants.push_back({"gated", o.attention.gated ? 1.0 : 0.0});
         l.constants.push_back({"v_norm", o.attention.v_norm ? 1.0 : 0.0});
-        emit(std::move(l));
     }
+    // A fused one's query: made by qk_prepare in a launch before, or (up to eight rows, where the target can) in the same
+    // launch, which prepares a single row where it is read.
     void operator()(const AttentionOp& o) {
-        const bool matrix = options_.max_rows > matvec_rows;
+        const bool matrix = options_.max_rows > matvec_rows, together = target_.wide_fusions && !matrix;
+        const BufferRef y = value(op_->output);
+        const BufferRef query = o.prepare ? buffer(y.bytes) : value(op_->inputs[0]), ungated = o.gate && !together ? buffer(y.bytes) : y;
+        if (o.prepare && !together) {
+            Launch l = launch("qk_prepare");
+            prepare(l, *o.prepare);
+            add(l, "y", query, Access::write);
+            emit(std::move(l));
+        }
         Launch l = launch(matrix ? "attention_prefill" : "attention_decode");
-        add(l, "q", value(op_->inputs[0]));
-        add(l, "keys", {Space::keys, o.attention.kv_layer, 0, 0});
-        add(l, "values", {Space::values, o.attention.kv_layer, 0, 0});
-        heads(l, o.attention);
+        if (o.prepare && together) {
+            prepare(l, *o.prepare);
+            add(l, "query", query, Access::read_write);
+            l.constants.push_back({"prepares", 1.0});
+            if (o.prepare->writes_cache) {
+                for (Operand& operand : l.operands)
+                    if (operand.name == "keys" || operand.name == "values") operand.access = Access::read_write;
+            }
+        } else {
+            add(l, "q", query);
+            heads(l, o.attention);
+        }
+        if (!l.find("keys")) {
+            add(l, "keys", {Space::keys, o.attention.kv_layer, 0, 0});
+            add(l, "values", {Space::values, o.attention.kv_layer, 0, 0});
+        }
         l.constants.push_back({"scale", o.attention.scale});
         l.constants.push_back({"softcap", o.attention.softcap});
         l.constants.push_back({"window", static_cast<double>(o.attention.window)});
         if (matrix) {
-            add(l, "y", value(op_->output), Access::write);
+            add(l, "y", ungated, Access::write);
             emit(std::move(l));
-            return;
+        } else {
+            const BufferRef partial = buffer(target_.attention_partial_bytes(options_.max_rows, o.attention.n_heads, o.attention.head_dim));
+            Launch combine = launch("attention_combine");
+            combine.constants = l.constants;
+            if (o.gate && together) {
+                add(combine, "q", value(op_->inputs.back()));
+                combine.constants.push_back({"gates", 1.0});
+            }
+            add(l, "partial", partial, Access::write);
+            add(combine, "partial", partial);
+            add(combine, "y", ungated, Access::write);
+            emit(std::move(l));
+            emit(std::move(combine));
         }
-        const BufferRef partial = buffer(target_.attention_partial_bytes(options_.max_rows, o.attention.n_heads, o.attention.head_dim));
-        Launch combine = l;
-        combine.kernel = "attention_combine";
-        add(l, "partial", partial, Access::write);
-        add(combine, "partial", partial);
-        add(combine, "y", value(op_->output), Access::write);
-        emit(std::move(l));
-        emit(std::move(combine));
+        if (o.gate && !together) gate_heads(ungated, value(op_->inputs.back()), o.attention.n_heads, o.attention.head_dim, y);
     }
     void operator()(const ActMulOp& o) {
         Launch l = launch("act_mul");
@@ -157,23 +202,8 @@ class Lowering {
         l.constants = {{"width", width()}, {"factor", o.factor}};
         emit(std::move(l));
     }
-    void operator()(const HeadGateOp& o) {
-        Launch l = launch("head_gate");
-        add(l, "x", value(op_->inputs[0]));
-        add(l, "q", value(op_->inputs[1]));
-        add(l, "y", value(op_->output), Access::write);
-        l.constants = {{"heads", static_cast<double>(o.n_heads)}, {"head_dim", static_cast<double>(o.head_dim)}};
-        emit(std::move(l));
-    }
-    void operator()(const ConvOp& o) {
-        Launch l = launch("conv");
-        add(l, "u", value(op_->inputs[0]));
-        add(l, "weight", weight(o.weight));
-        add(l, "state", {Space::conv_state, o.state_layer, 0, 0}, Access::read_write);
-        add(l, "y", value(op_->output), Access::write);
-        l.constants = {{"state_layer", static_cast<double>(o.state_layer)}};
-        emit(std::move(l));
-    }
+    void operator()(const HeadGateOp& o) { gate_heads(value(op_->inputs[0]), value(op_->inputs[1]), o.n_heads, o.head_dim, value(op_->output)); }
+    void operator()(const ConvOp& o) { convolve(value(op_->inputs[0]), o.weight, o.state_layer, value(op_->output)); }
     void operator()(const DeltaOp& o) {
         Launch l = launch("delta");
         add(l, "c", value(op_->inputs[0]));
@@ -195,10 +225,10 @@ class Lowering {
         const BufferRef read = norm && !together ? buffer(y.bytes) : y;
         add(l, "y", read, Access::write);
         emit(std::move(l));
-        if (norm && !together) gated_norm(read, value(op_->inputs[3]), o.norm_weight, o.delta.n_v_heads, o.eps, y);
+        if (norm && !together) gated_norm(read, value(op_->inputs[3]), o.norm_weight, o.delta.n_v_heads, plan_.values[op_->output].cols, o.eps, y);
     }
     void operator()(const GatedNormOp& o) {
-        gated_norm(value(op_->inputs[0]), value(op_->inputs[1]), o.weight, o.heads, o.eps, value(op_->output));
+        gated_norm(value(op_->inputs[0]), value(op_->inputs[1]), o.weight, o.heads, plan_.values[op_->output].cols, o.eps, value(op_->output));
     }
     void operator()(const RouteOp& o) {
         Launch l = launch("route");
@@ -247,26 +277,54 @@ class Lowering {
         Launch l = launch("combine");
         add(l, "x", value(op_->inputs[0]));
         add(l, "route", value(op_->inputs[1]));
-        if (op_->inputs.size() == 4) {
+        if (op_->inputs.size() >= 4) {
             add(l, "shared", value(op_->inputs[2]));
             add(l, "shared_gate", value(op_->inputs[3]));
         }
         // Matrix kernels leave the choices' rows in the table's order.
         if (auto it = groups_.find(op_->inputs[1]); it != groups_.end()) add(l, "table", it->second);
-        add(l, "y", value(op_->output), Access::write);
+        const BufferRef y = value(op_->output), residual = o.residual ? value(op_->inputs.back()) : y, total = o.residual && !target_.wide_fusions ? buffer(y.bytes) : y;
+        if (o.residual && target_.wide_fusions) add(l, "residual", residual);
+        add(l, "y", total, Access::write);
         l.constants = {{"k", static_cast<double>(o.per_token)}, {"width", width()}, {"experts", static_cast<double>(o.experts)},
                        {"max_rows", static_cast<double>(rows())}};
         emit(std::move(l));
+        if (o.residual && !target_.wide_fusions) sum(residual, total, y);
     }
 
   private:
-    void gated_norm(BufferRef x, BufferRef z, WeightId norm_weight, int heads, float eps, BufferRef y) {
+    void sum(BufferRef a, BufferRef b, BufferRef y) {
+        Launch l = launch("add");
+        add(l, "a", a);
+        add(l, "b", b);
+        add(l, "y", y, Access::write);
+        l.constants = {{"width", width()}};
+        emit(std::move(l));
+    }
+    void convolve(BufferRef u, WeightId taps, int state_layer, BufferRef y) {
+        Launch l = launch("conv");
+        add(l, "u", u);
+        add(l, "weight", weight(taps));
+        add(l, "state", {Space::conv_state, state_layer, 0, 0}, Access::read_write);
+        add(l, "y", y, Access::write);
+        l.constants = {{"state_layer", static_cast<double>(state_layer)}};
+        emit(std::move(l));
+    }
+    void gate_heads(BufferRef x, BufferRef q, int n_heads, int head_dim, BufferRef y) {
+        Launch l = launch("head_gate");
+        add(l, "x", x);
+        add(l, "q", q);
+        add(l, "y", y, Access::write);
+        l.constants = {{"heads", static_cast<double>(n_heads)}, {"head_dim", static_cast<double>(head_dim)}};
+        emit(std::move(l));
+    }
+    void gated_norm(BufferRef x, BufferRef z, WeightId norm_weight, int heads, std::int64_t columns, float eps, BufferRef y) {
         Launch l = launch("gated_norm");
         add(l, "x", x);
         add(l, "z", z);
         add(l, "weight", weight(norm_weight));
         add(l, "y", y, Access::write);
-        l.constants = {{"heads", static_cast<double>(heads)}, {"width", width() / heads}, {"eps", eps}};
+        l.constants = {{"heads", static_cast<double>(heads)}, {"width", static_cast<double>(columns / heads)}, {"eps", eps}};
         emit(std::move(l));
     }
 
@@ -325,14 +383,14 @@ class Lowering {
     }
 
     // The packed rows that a gemm reads: made once for all matmuls of the same input whose weights agree.
-    BufferRef packed(const MatmulOp& o, int rows) {
-        if (target_.plain_rows && o.norm_weight < 0) return value(op_->inputs[0]);
+    BufferRef packed(const MatmulOp& o, BufferRef x, int rows) {
+        if (target_.plain_rows && o.norm_weight < 0) return x;
         for (const Packed& p : packed_)
             if (p.input == op_->inputs[0] && p.norm_weight == o.norm_weight && target_.same_packing(p.weight, o.weight)) return p.buffer;
         const BufferRef ref = buffer(target_.packed_bytes(o.weight, rows));
         Launch l = launch("pack");
         l.label = plan_.values[op_->inputs[0]].name + " packed";
-        add(l, "x", value(op_->inputs[0]));
+        add(l, "x", x);
         add(l, "weight", weight(o.weight));
         if (o.norm_weight >= 0) add(l, "norm_weight", weight(o.norm_weight));
         add(l, "packed", ref, Access::write);

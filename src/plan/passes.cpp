@@ -15,14 +15,20 @@ constexpr Pass passes[] = {
     {"fuse_gate_up", "gate, up and activation in one matmul", fuse_gate_up},
     {"fuse_residual", "residual addition as a matmul's epilogue", fuse_residual},
     {"fuse_norm_residual", "norm and residual addition in one op", fuse_norm_residual},
-    {"fuse_delta_norm", "the delta rule with the norm and gate after it", fuse_delta_norm},
+    {"fuse_delta_norm", "the delta rule with the norm and gate after it", fuse_delta_norm, PassTarget::cpu},
+    {"fuse_conv", "convolution as the epilogue of the matmul before it", fuse_conv, PassTarget::gpu},
+    {"fuse_gated_norm", "norm and gate of the delta rule as the prologue of the matmul after it", fuse_gated_norm, PassTarget::gpu},
+    {"fuse_prepare", "norm, rope and cache write of queries and keys in attention", fuse_prepare, PassTarget::gpu},
+    {"fuse_head_gate", "attention's gate in attention", fuse_head_gate, PassTarget::gpu},
+    {"fuse_combine", "residual addition in the sum over experts", fuse_combine, PassTarget::gpu},
+    {"order_products", "matmuls of one input next to each other, to be one launch", order_products, PassTarget::gpu},
 };
 
 }  // namespace
 
 std::span<const Pass> all_passes() { return passes; }
 
-std::vector<PassReport> run_passes(Plan& plan, std::span<const std::string> off) {
+std::vector<PassReport> run_passes(Plan& plan, std::span<const std::string> off, PassTarget target) {
     for (const std::string& name : off) {
         const bool known = name == "all" || std::any_of(std::begin(passes), std::end(passes), [&](const Pass& p) { return p.name == name; });
         if (known) continue;
@@ -32,6 +38,7 @@ std::vector<PassReport> run_passes(Plan& plan, std::span<const std::string> off)
     }
     std::vector<PassReport> reports;
     for (const Pass& pass : passes) {
+        if (pass.target != PassTarget::any && target != PassTarget::any && pass.target != target) continue;
         const bool skipped = std::any_of(off.begin(), off.end(), [&](const std::string& n) { return n == "all" || n == pass.name; });
         const int before = static_cast<int>(plan.ops.size());
         const auto start = std::chrono::steady_clock::now();

@@ -38,9 +38,11 @@ struct Details {
         if (o.bias >= 0) s += " bias " + plan.weights[o.bias].name;
         if (o.weight2 >= 0) s += fmt::format(" {} * {}", act(o.activation), weight(plan, o.weight2));
         if (o.bias2 >= 0) s += " bias " + plan.weights[o.bias2].name;
-        if (o.norm_weight >= 0) s += " of " + norm(plan, o.norm_weight, o.norm);
+        if (o.gated_heads > 0) s += fmt::format(" of gated norm {} heads {} eps {}", plan.weights[o.norm_weight].name, o.gated_heads, o.norm.eps);
+        else if (o.norm_weight >= 0) s += " of " + norm(plan, o.norm_weight, o.norm);
         if (o.epilogue == MatmulEpilogue::add) s += " + residual";
         if (o.softcap != 0) s += fmt::format(" softcap {}", o.softcap);
+        if (o.conv_weight >= 0) s += fmt::format(" conv {} state {}", weight(plan, o.conv_weight), o.state_layer);
         return s;
     }
     std::string operator()(const AddOp&) const { return ""; }
@@ -51,7 +53,9 @@ struct Details {
         if (!o.writes_cache) s += " q only";
         return s;
     }
-    std::string operator()(const AttentionOp& o) const { return attention(o.attention); }
+    std::string operator()(const AttentionOp& o) const {
+        return attention(o.attention) + (o.prepare ? " prepares " + (*this)(*o.prepare) : "") + (o.gate ? " * gate" : "");
+    }
     std::string operator()(const ActMulOp& o) const {
         return std::string(act(o.activation)) + (o.up_offset ? fmt::format(" up from column {}", o.up_offset) : "");
     }
@@ -75,7 +79,7 @@ struct Details {
         if (o.weight2 >= 0) s += fmt::format(" {} * {}", act(o.activation), weight(plan, o.weight2));
         return s + fmt::format(" {} of {}", o.per_token, o.experts);
     }
-    std::string operator()(const CombineOp& o) const { return fmt::format("of {}", o.per_token); }
+    std::string operator()(const CombineOp& o) const { return fmt::format("of {}{}", o.per_token, o.residual ? " + residual" : ""); }
 };
 
 }  // namespace

@@ -44,14 +44,25 @@ class Verifier {
         if (o.weight >= 0) vector(o.weight, out().cols / o.groups);
     }
     void operator()(const MatmulOp& o) {
-        inputs(o.epilogue == MatmulEpilogue::add ? 2 : 1);
+        inputs(1 + (o.gated_heads > 0 ? 1 : 0) + (o.epilogue == MatmulEpilogue::add ? 1 : 0));
         const PlanWeight& w = weight(o.weight);
         require(in(0).type == ValueType::activation, "an activation input");
         require(w.cols == in(0).cols, "a weight as wide as its input");
         require(w.rows == out().cols && out().rows == in(0).rows, "an output of the weight's rows");
         if (o.bias >= 0) vector(o.bias, w.rows);
-        if (o.norm_weight >= 0) vector(o.norm_weight, w.cols);
-        if (o.epilogue == MatmulEpilogue::add) same_shape(op_->inputs[1]);
+        if (o.gated_heads > 0) {
+            require(o.norm_weight >= 0 && w.cols % o.gated_heads == 0, "a norm of each head for its gates");
+            require(in(1).cols == in(0).cols && in(1).rows == in(0).rows && in(1).type == in(0).type, "gates shaped like its input");
+            vector(o.norm_weight, w.cols / o.gated_heads);
+        } else if (o.norm_weight >= 0) {
+            vector(o.norm_weight, w.cols);
+        }
+        if (o.epilogue == MatmulEpilogue::add) same_shape(op_->inputs.back());
+        if (o.conv_weight >= 0) {
+            require(o.epilogue == MatmulEpilogue::none && o.bias < 0 && out().type == ValueType::activation && out().rows == RowSpace::tokens, "a convolution of plain products of token rows");
+            require(out().cols == o.conv_channels, "a row of its matrix for every channel");
+            vector(o.conv_weight, out().cols * o.conv_kernel);
+        }
         require((o.epilogue == MatmulEpilogue::act_mul) == (o.weight2 >= 0), "a second weight exactly when it multiplies");
         if (o.weight2 >= 0) {
             const PlanWeight& w2 = weight(o.weight2);
@@ -67,24 +78,34 @@ class Verifier {
         same_shape(op_->inputs[1]);
     }
     void operator()(const QkPrepareOp& o) {
+        inputs(prepare_inputs(o));
+        prepare(o);
+        prepared_.insert(op_->output);
+    }
+    static std::size_t prepare_inputs(const QkPrepareOp& o) { return !o.writes_cache ? 2 : o.attention.v_from_k ? 3 : 4; }
+    void prepare(const QkPrepareOp& o) {
         const AttentionSpec& a = o.attention;
-        inputs(!o.writes_cache ? 2 : a.v_from_k ? 3 : 4);
         require(out().cols == std::int64_t{a.n_heads} * a.head_dim && in(0).cols == out().cols * (a.gated ? 2 : 1),
                 "a query of heads times head_dim, twice that with gates");
         if (o.writes_cache)
             for (int i = 1; i < (a.v_from_k ? 2 : 3); ++i) require(in(i).cols == std::int64_t{a.n_kv_heads} * a.head_dim, "keys and values of KV heads times head_dim");
         require(a.n_kv_heads > 0 && a.n_heads % a.n_kv_heads == 0, "query heads that divide among KV heads");
-        const Value& table = in(static_cast<int>(op_->inputs.size()) - 1);
+        const Value& table = in(static_cast<int>(prepare_inputs(o)) - 1);
         require(table.type == ValueType::f32 && table.cols == 2 * plan_.rope_pairs[a.rope] && table.cols <= a.head_dim, "its rope's table");
         if (o.q_norm >= 0) vector(o.q_norm, a.head_dim);
         if (o.k_norm >= 0) vector(o.k_norm, a.head_dim);
         if (o.writes_cache) require(written_.insert(a.kv_layer).second, "a cache layer that is written once");
-        prepared_.insert(op_->output);
     }
     void operator()(const AttentionOp& o) {
-        inputs(1);
-        same_shape(op_->inputs[0]);
-        require(prepared_.count(op_->inputs[0]) > 0, "a query from qk_prepare");
+        const std::size_t own = o.prepare ? prepare_inputs(*o.prepare) : 1;
+        inputs(own + (o.gate ? 1 : 0));
+        if (o.prepare) {
+            prepare(*o.prepare);
+        } else {
+            same_shape(op_->inputs[0]);
+            require(prepared_.count(op_->inputs[0]) > 0, "a query from qk_prepare");
+        }
+        if (o.gate) require(in(static_cast<int>(own)).cols == 2 * out().cols && in(static_cast<int>(own)).rows == out().rows, "gates beside its queries");
         require(written_.count(o.attention.kv_layer) > 0, "a cache layer that was written before");
     }
     void operator()(const ActMulOp& o) {
@@ -150,10 +171,12 @@ class Verifier {
         }
     }
     void operator()(const CombineOp& o) {
-        require(op_->inputs.size() == 2 || op_->inputs.size() == 4, "choices and route, or these and a shared expert with its gate");
+        const std::size_t own = op_->inputs.size() - (o.residual ? 1 : 0);
+        require(own == 2 || own == 4, "choices and route, or these and a shared expert with its gate");
+        if (o.residual) same_shape(op_->inputs.back());
         require(in(0).cols == out().cols * o.per_token && in(0).rows == out().rows, "an output for every choice");
         require(in(1).type == ValueType::f32 && in(1).cols == 2 * o.per_token, "a route of its choices");
-        if (op_->inputs.size() == 4) {
+        if (own == 4) {
             same_shape(op_->inputs[2]);
             require(in(3).cols == 1 && in(3).rows == out().rows, "one gate a row");
         }

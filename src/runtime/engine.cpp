@@ -31,6 +31,7 @@ struct Engine::State {
     std::unique_ptr<ThreadPool> pool;
     std::unique_ptr<Backend> backend;
     Plan plan, fused;
+    Plan fused_few;                     // of steps of few rows
     std::shared_ptr<Cache> cache;
     std::vector<CacheLayer> cache_layers;
     Program decode_program, prefill_program;
@@ -62,8 +63,11 @@ struct Engine::State {
             [this](int experts, int per_token, int rows) { return backend->group_bytes(experts, per_token, rows); },
             backend->plain_rows(),
             backend->delta_norm(),
+            backend->wide_fusions(),
         };
     }
+    PassTarget passes() const { return backend->wide_fusions() ? PassTarget::gpu : PassTarget::cpu; }
+    void fuse();
     void check(std::span<const StepInput> rows) const;
     StepRows fill(std::span<const StepInput> rows);
     void compile(const std::string& path);
@@ -129,12 +133,25 @@ void Engine::State::compile(const std::string& path) {
 
     const int decode_rows = std::min(matvec_rows, std::max(options.chunk, options.parallel));
     const LowerTarget lower_target = target();
-    decode_program = lower(fused, model->spec.ropes, {options.dtype, decode_rows, std::min(decode_rows, options.max_outputs)}, lower_target);
+    decode_program = lower(fused_few, model->spec.ropes, {options.dtype, decode_rows, std::min(decode_rows, options.max_outputs)}, lower_target);
     decode = backend->compile(decode_program, model->weights, cache);
     if (options.chunk > matvec_rows) {
         prefill_program = lower(fused, model->spec.ropes, {options.dtype, options.chunk, options.max_outputs}, lower_target);
         prefill = backend->compile(prefill_program, model->weights, cache);
     }
+}
+
+// On a GPU a launch costs more than the rows that it saves: all rows of a small step go through the last layer.
+void Engine::State::fuse() {
+    fused = plan;
+    for (const PassReport& report : run_passes(fused, options.passes_off, passes()))
+        log_debug("pass {}: {} -> {} ops{}, {:.2f} ms", report.name, report.ops_before, report.ops_after, report.skipped ? " (off)" : "", report.seconds * 1e3);
+    fused_few = fused;
+    if (passes() == PassTarget::cpu) return;
+    fused_few = plan;
+    std::vector<std::string> off = options.passes_off;
+    off.emplace_back("trim_outputs");
+    run_passes(fused_few, off, passes());
 }
 
 WeightLayout fastest_layout(const std::string& device) {
@@ -186,10 +203,7 @@ std::shared_ptr<Engine> Engine::load(std::shared_ptr<ModelFile> file, const Load
     s.options.max_outputs = std::max(s.options.max_outputs, std::min(s.options.parallel, s.options.chunk));
 
     s.plan = build_plan(*s.model);
-    s.fused = s.plan;
-    for (const PassReport& report : run_passes(s.fused, s.options.passes_off))
-        log_debug("pass {}: {} -> {} ops{}, {:.2f} ms", report.name, report.ops_before, report.ops_after,
-                  report.skipped ? " (off)" : "", report.seconds * 1e3);
+    s.fuse();
 
     s.cache_layers = cache_layers(spec);
     // Left to us, a model that the GPU has no kernels for runs on the CPU, which is said.
@@ -199,6 +213,7 @@ std::shared_ptr<Engine> Engine::load(std::shared_ptr<ModelFile> file, const Load
         if (e.kind() != ErrorKind::unsupported || options.device != "auto") throw;
         log_warn("{}: {}; the CPU is used", path, e.what());
         s.backend = make_backend("cpu", *s.pool);
+        s.fuse();
         s.compile(path);
     }
     if (larger_than_memory) {
@@ -298,7 +313,7 @@ std::span<const float> Engine::embed(std::span<const StepInput> rows) {
     State& s = *state_;
     if (!s.embed) {
         Plan plan = without_head(s.plan);
-        run_passes(plan, s.options.passes_off);
+        run_passes(plan, s.options.passes_off, s.passes());
         s.embed_program = lower(plan, s.model->spec.ropes, {s.options.dtype, s.options.chunk, s.options.chunk}, s.target());
         s.embed = s.backend->compile(s.embed_program, s.model->weights, s.cache);
     }

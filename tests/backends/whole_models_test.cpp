@@ -13,8 +13,9 @@
 namespace forge::test {
 namespace {
 
-std::shared_ptr<Engine> load(const TinyModel& model, const std::string& device, DType dtype, int rows) {
+std::shared_ptr<Engine> load(const TinyModel& model, const std::string& device, DType dtype, int rows, std::vector<std::string> passes_off = {}) {
     LoadOptions options;
+    options.passes_off = std::move(passes_off);
     options.device = device;
     options.dtype = dtype;
     options.threads = 2;
@@ -159,6 +160,23 @@ TEST_P(WholeModels, RowsDoNotDependOnTheirNeighbours) {
         const std::vector<float> found = score(engine, ids);
         if (first.empty()) first = found;
         EXPECT_EQ(found, first) << "steps of " << rows << " rows";
+    }
+}
+
+// Every pass of the plan leaves the bits as they are.
+TEST_P(WholeModels, FusedBitsEqualUnfused) {
+    const std::vector<std::int32_t> ids = forced_ids();
+    for (const int rows : quick() ? std::vector{1} : std::vector{1, 5, 48}) {
+        std::vector<float> fused;
+        try {
+            fused = score(load(GetParam(), device_, DType::bf16, rows), ids);
+        } catch (const Error& e) {
+            if (e.kind() != ErrorKind::unsupported) throw;
+            GTEST_SKIP() << e.what();
+        }
+        std::vector<std::string> off{"all"};
+        if (!quick() && rows == 1) off.insert(off.end(), {"fuse_conv", "fuse_gated_norm", "fuse_prepare", "fuse_head_gate", "order_products"});
+        for (const std::string& pass : off) EXPECT_EQ(score(load(GetParam(), device_, DType::bf16, rows, {pass}), ids), fused) << "without " << pass << ", steps of " << rows;
     }
 }
 

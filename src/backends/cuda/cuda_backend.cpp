@@ -14,9 +14,10 @@ namespace {
 
 using namespace cuda;
 
-// FORGE_CUDA_TENSOR=0: products of many rows in f32, to compare and to debug.
-bool tensor_cores() {
-    const char* value = std::getenv("FORGE_CUDA_TENSOR");
+// FORGE_CUDA_TENSOR=0: products of many rows in f32; FORGE_CUDA_JOIN=0: every product in a launch of its own;
+// FORGE_CUDA_TILES=0: the tiles for few rows that Metal has. To compare and to debug.
+bool switched_on(const char* name) {
+    const char* value = std::getenv(name);
     return !value || *value != '0';
 }
 
@@ -26,7 +27,9 @@ class CudaBackend final : public gpu::GpuBackend {
         std::string reason;
         if (!nvrtc_available(&reason)) fail(ErrorKind::unsupported, "{}", reason);
         limits_.cores = context_->multiprocessors();
-        if (tensor_cores()) limits_.tensor = context_->capability() == 90 ? gpu::Tensor::wgmma : context_->capability() >= 80 ? gpu::Tensor::mma_sync : gpu::Tensor::none;
+        limits_.join = switched_on("FORGE_CUDA_JOIN");
+        limits_.wide = switched_on("FORGE_CUDA_TILES");
+        if (switched_on("FORGE_CUDA_TENSOR")) limits_.tensor = context_->capability() == 90 ? gpu::Tensor::wgmma : context_->capability() >= 80 ? gpu::Tensor::mma_sync : gpu::Tensor::none;
     }
     BackendLimits limits() const override {
         return {fmt::format("CUDA {} (compute capability {}.{})", context_->name(), context_->capability() / 10, context_->capability() % 10), 1, context_->free_memory(),

@@ -36,7 +36,7 @@ class Binder {
             fill(out);
             out_.launches.push_back(std::move(out));
         }
-        join_matvecs();
+        if (common_.limits.join) join_matvecs();
         if (program_.max_rows <= 8 && program_.logits_type == DType::f32) add_pick();
         return std::move(out_);
     }
@@ -126,6 +126,7 @@ class Binder {
     // ---- binding
     Buffer buffer_of(const std::string& name) const {
         if (name == "step") return {};
+        if (name == "y" && !launch_->find("y")) return {Place::arena, 0, 0, launch_->operand("query").buffer.offset};   // of a preparation inside attention
         if (name == "globals") return {Place::constants, static_cast<int>(out_.constants.size()) - 1};
         if (name == "rope_angles") return {Place::rope, rope_at_.at(launch_->operand("rope").buffer.offset)};
         const auto dot = name.find('.');
@@ -192,6 +193,12 @@ class Binder {
         s.act = static_cast<ActKind>(integer("activation"));
         s.f32_out = integer("f32_out") != 0;
         s.output_rows = launch_->output_rows;
+        if (const int heads = static_cast<int>(launch_->number("gated_heads", 0)); heads > 0) {
+            s.norm = false;
+            s.gated_head = static_cast<int>(s.w->cols) / heads;
+        }
+        s.conv = has("conv_weight");
+        if (s.conv) s.conv_kernel = cache_.layer(integer("state_layer")).conv_kernel;
         return s;
     }
     void matvec_(GpuLaunch& out) {
@@ -200,7 +207,7 @@ class Binder {
         for (int rows = 1;; rows *= 2) {
             s.x_rows = std::min(rows, most);
             Variant v{s.x_rows, {}};
-            if (s.norm && !norm_fits(common_, s)) split_norm(s, v);
+            if ((s.norm || s.gated_head > 0) && !norm_fits(common_, s)) split_norm(s, v);
             else v.kernels.push_back(bound(matvec(common_, s)));
             out.variants.push_back(std::move(v));
             if (rows >= most) break;
@@ -220,11 +227,12 @@ class Binder {
             n.y = "scratch";
             it = normed_.emplace(key, out_.scratch_bytes).first;
             out_.scratch_bytes += (static_cast<std::uint64_t>(s.x_rows) * static_cast<std::uint64_t>(s.w->cols) * size_of(program_.type) + 255) / 256 * 256;
-            BoundKernel b{norm(common_, n), {}};
+            BoundKernel b{s.gated_head > 0 ? gated_norm(common_, static_cast<int>(s.w->cols) / s.gated_head, s.gated_head, s.eps, "norm_weight", "scratch") : norm(common_, n), {}};
             for (const Param& p : b.kernel.params) b.buffers.push_back(p.name == "scratch" ? Buffer{Place::scratch, 0, 0, it->second} : buffer_of(p.name));
             v.kernels.push_back(std::move(b));
         }
         s.norm = false;
+        s.gated_head = 0;
         BoundKernel b = bound(matvec(common_, s));
         for (std::size_t i = 0; i < b.kernel.params.size(); ++i)
             if (b.kernel.params[i].name == "x") b.buffers[i] = {Place::scratch, 0, 0, it->second};
@@ -313,6 +321,7 @@ class Binder {
         s.experts = integer("experts");
         s.table = has("table");
         s.shared = has("shared");
+        s.residual = has("residual");
         one(out, combine(common_, s));
     }
     AttentionShape attention_shape() const {
@@ -323,7 +332,8 @@ class Binder {
         s.capacity = cache_.capacity();
         return s;
     }
-    void qk_prepare_(GpuLaunch& out) {
+    void qk_prepare_(GpuLaunch& out) { one(out, qk_prepare(common_, prepare_shape())); }
+    AttentionShape prepare_shape() const {
         AttentionShape s = attention_shape();
         s.writes = has("k");
         s.q_norm = has("q_norm");
@@ -334,10 +344,28 @@ class Binder {
         s.formula = formula();
         s.eps = number("eps");
         s.rope_half = integer("rope_half");
-        one(out, qk_prepare(common_, s));
+        return s;
+    }
+    // A step of one row prepares what it reads; more rows see each other's keys, so these are made first.
+    void attention_and_prepare(GpuLaunch& out) {
+        AttentionShape s = prepare_shape();
+        s.scale = number("scale");
+        s.softcap = number("softcap");
+        s.window = integer("window");
+        s.fused = true;
+        out.variants.push_back({1, {bound(attention_decode(common_, s))}});
+        if (program_.max_rows == 1) return;
+        s.fused = false;
+        BoundKernel prepare = bound(qk_prepare(common_, s)), decode = bound(attention_decode(common_, s));
+        const Buffer query{Place::arena, 0, 0, launch_->operand("query").buffer.offset};
+        for (std::size_t i = 0; i < decode.buffers.size(); ++i)
+            if (decode.kernel.params[i].name == "q") decode.buffers[i] = query;
+        out.variants.push_back({program_.max_rows, {std::move(prepare), std::move(decode)}});
     }
     void attention_(GpuLaunch& out) {
+        if (launch_->kernel == "attention_decode" && launch_->number("prepares", 0) != 0) return attention_and_prepare(out);
         AttentionShape s = attention_shape();
+        s.gated = launch_->kernel == "attention_combine" && launch_->number("gates", 0) != 0;
         s.scale = number("scale");
         s.softcap = number("softcap");
         s.window = integer("window");

@@ -55,22 +55,43 @@ Kernel qk_prepare(const Common& c, const AttentionShape& s) {
 Kernel attention_decode(const Common& c, const AttentionShape& s) {
     EntryBuilder b("attention_decode");
     const char* t = storage(c.type);
-    const std::string step = b.read("step", "int"), q = b.read("q", t), keys = b.read("keys", t), values = b.read("values", t),
-                      partial = b.write("partial", "float");
+    const std::string type = t, step = b.read("step", "int"), q = b.read("q", t);
     const int heads = packed_heads(s), part = attention_part(s.capacity);
-    b.statement(fmt::format("fk::attention_decode<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type), s.n_heads,
-                            s.n_kv_heads, s.head_dim, heads, part, attention_parts(s.capacity, 0), s.window, s.capacity, c.max_rows, kThreads, step, q, keys,
-                            values, partial, literal(s.scale), literal(s.softcap), b.array("w", "float", heads * part),
-                            b.array("red", "float", value_floats(s.head_dim)), b.array("stats", "float", 3 * heads)));
+    std::string k = q, v = q, q_norm = EntryBuilder::absent("float"), k_norm = q_norm, rope = q_norm, form = "fk::PrepareForm<1, 3, 3, 0, 0, 0, 0>";
+    std::string keys, values;
+    if (s.fused) {
+        const int formula = static_cast<int>(s.formula);
+        if (s.writes) k = v = b.read("k", t);
+        if (s.writes && !s.v_from_k) v = b.read("v", t);
+        if (s.q_norm) q_norm = "(DEVICE const float*)" + b.read("q_norm.codes", "uchar");
+        if (s.k_norm) k_norm = "(DEVICE const float*)" + b.read("k_norm.codes", "uchar");
+        rope = b.read("rope_angles", "float");
+        form = fmt::format("fk::PrepareForm<{}, {}, {}, {}, {}, {}, {}>", s.rope_half, s.q_norm ? formula : 3, s.k_norm ? formula : 3, s.gated ? 1 : 0, s.v_norm ? 1 : 0,
+                           s.v_from_k ? 1 : 0, s.writes ? 1 : 0);
+    }
+    if (s.fused && s.writes) {
+        keys = b.write("keys", t);
+        values = b.write("values", t);
+    } else {
+        keys = "(DEVICE " + type + "*)" + b.read("keys", t);
+        values = "(DEVICE " + type + "*)" + b.read("values", t);
+    }
+    b.statement(fmt::format("fk::AttentionInputs<{}> in = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};", type_name(c.type), step, q, k, v, q_norm, k_norm, rope, keys, values,
+                            b.write("partial", "float"), literal(s.scale), literal(s.softcap), literal(s.eps)));
+    b.statement(fmt::format("fk::attention_decode<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>(in, {}, {}, {}, {}, id);", type_name(c.type), form, s.fused ? 1 : 0, s.n_heads, s.n_kv_heads,
+                            s.head_dim, heads, part, attention_parts(s.capacity, 0), s.window, s.capacity, c.max_rows, kThreads, b.array("w", "float", heads * part),
+                            b.array("red", "float", value_floats(s.head_dim)), b.array("stats", "float", 3 * heads),
+                            b.array("own", "float", s.fused ? (heads + 2 + kThreads / 32) * s.head_dim : 1)));
     return b.finish(kThreads, {s.n_heads / heads, 1, part, s.window});
 }
 
 Kernel attention_combine(const Common& c, const AttentionShape& s) {
     EntryBuilder b("attention_combine");
-    const std::string step = b.read("step", "int"), partial = b.read("partial", "float"), y = b.write("y", storage(c.type));
-    const int threads = s.head_dim >= 128 ? 128 : 64;
-    b.statement(fmt::format("fk::attention_combine<{}, {}, {}, {}, {}, {}, {}, {}>({}, {}, {}, id);", type_name(c.type), s.n_heads, s.head_dim,
-                            attention_part(s.capacity), attention_parts(s.capacity, 0), s.window, c.max_rows, threads, step, partial, y));
+    const char* t = storage(c.type);
+    const std::string step = b.read("step", "int"), partial = b.read("partial", "float"), q = s.gated ? b.read("q", t) : "(DEVICE const " + std::string(t) + "*)step", y = b.write("y", t);
+    const int parts = attention_parts(s.capacity, 0), threads = 256;
+    b.statement(fmt::format("fk::attention_combine<{}, {}, {}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, id);", type_name(c.type), s.n_heads, s.head_dim, attention_part(s.capacity), parts,
+                            s.window, c.max_rows, s.gated ? 1 : 0, threads, step, partial, q, y, b.array("ew", "float", parts), b.array("red", "float", threads)));
     return b.finish(threads, {s.n_heads});
 }
 

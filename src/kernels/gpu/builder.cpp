@@ -76,13 +76,14 @@ Kernel EntryBuilder::finish(int threads, const Grid& grid) {
 bool can_run_side_by_side(const Kernel& a, const Kernel& b) {
     Grid x = a.grid, y = b.grid;
     x.x = y.x = 0;
-    return a.threads == b.threads && x == y;
+    return a.threads == b.threads && a.residents == b.residents && x == y;
 }
 
 Kernel side_by_side(std::span<const Kernel> parts, std::span<const std::vector<std::string>> names) {
     Kernel k;
     k.family = parts[0].family;
     k.threads = parts[0].threads;
+    k.residents = parts[0].residents;
     k.grid = parts[0].grid;
     k.grid.x = 0;
     k.body = "    const uint at = id.tg_x;\n";
@@ -111,7 +112,7 @@ Kernel side_by_side(std::span<const Kernel> parts, std::span<const std::vector<s
 
 void name_kernel(Kernel& kernel_) {
     const int threads = kernel_.threads;
-    std::string all = kernel_.body + std::to_string(threads);
+    std::string all = kernel_.body + std::to_string(threads) + " " + std::to_string(kernel_.residents);
     for (const Param& p : kernel_.params) all += p.name + p.type + (p.written ? "w" : "");
     for (const Array& a : kernel_.arrays) all += a.name + a.type + std::to_string(a.count);
     std::uint64_t hash = 14695981039346656037ull;

@@ -26,11 +26,11 @@ Kernel delta(const Common& c, const DeltaShape& s) {
     return b.finish(groups * 32, {s.n_v_heads * divide_up(s.v_dim, 32), 0});
 }
 
-Kernel gated_norm(const Common& c, int heads, int width, float eps) {
+Kernel gated_norm(const Common& c, int heads, int width, float eps, const char* weight_name, const char* y) {
     EntryBuilder b("gated_norm");
     const char* t = storage(c.type);
-    const std::string step = b.read("step", "int"), x = b.read("x", t), z = b.read("z", t), weight = "(DEVICE const float*)" + b.read("weight.codes", "uchar");
-    b.statement(fmt::format("fk::gated_norm<{}, {}, {}>({}, {}, {}, {}, {}, {}, id);", type_name(c.type), heads, width, step, x, z, weight, b.write("y", t), literal(eps)));
+    const std::string step = b.read("step", "int"), x = b.read("x", t), z = b.read("z", t), weight = "(DEVICE const float*)" + b.read(std::string(weight_name) + ".codes", "uchar");
+    b.statement(fmt::format("fk::gated_norm<{}, {}, {}>({}, {}, {}, {}, {}, {}, id);", type_name(c.type), heads, width, step, x, z, weight, b.write(y, t), literal(eps)));
     return b.finish(32, {heads});
 }
 

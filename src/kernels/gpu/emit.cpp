@@ -24,7 +24,8 @@ std::string metal_entry(const Kernel& k) {
 }
 
 std::string cuda_entry(const Kernel& k) {
-    std::string s = fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(", k.threads, k.name), separator;
+    const std::string bounds = k.residents > 0 ? fmt::format("{}, {}", k.threads, k.residents) : std::to_string(k.threads);
+    std::string s = fmt::format("extern \"C\" __global__ void __launch_bounds__({}) {}(", bounds, k.name), separator;
     for (const Param& p : k.params) {
         s += fmt::format("{}{}{}* {}", separator, p.written ? "" : "const ", p.type, c_name(p.name));
         separator = ", ";
@@ -87,7 +88,7 @@ GridSize grid_size(const Grid& grid, const StepRows& step) {
 
 std::string source(Target target, std::span<const Kernel> kernels) {
     std::string s(target == Target::metal ? text::prelude_metal : text::prelude_cuda);
-    for (const std::string_view t : {text::types, text::rows, text::formats, text::matvec, text::gemm, text::attention, text::delta, text::experts, text::pick}) s += t;
+    for (const std::string_view t : {text::types, text::rows, text::delta, text::formats, text::matvec, text::gemm, text::attention, text::experts, text::pick}) s += t;
     if (target == Target::cuda)
         for (const std::string_view t : {text::tensor, text::flash}) s += t;
     std::set<std::string> emitted;

@@ -119,9 +119,9 @@ Kernel combine(const Common& c, const CombineShape& s) {
     EntryBuilder b("combine");
     const char* t = storage(c.type);
     const std::string step = b.read("step", "int"), x = b.read("x", t), table = s.table ? b.read("table", "int") : step, routes = b.read("route", "uint");
-    const std::string shared = s.shared ? b.read("shared", t) : x, gate = s.shared ? b.read("shared_gate", t) : x;
-    b.statement(fmt::format("fk::combine<{}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type), s.per_token, s.width, s.experts,
-                            s.table ? s.per_token * c.max_rows : 0, s.shared ? 1 : 0, kThreads, step, x, table, routes, shared, gate, b.write("y", t)));
+    const std::string shared = s.shared ? b.read("shared", t) : x, gate = s.shared ? b.read("shared_gate", t) : x, residual = s.residual ? b.read("residual", t) : x;
+    b.statement(fmt::format("fk::combine<{}, {}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type), s.per_token, s.width, s.experts,
+                            s.table ? s.per_token * c.max_rows : 0, s.shared ? 1 : 0, s.residual ? 1 : 0, kThreads, step, x, table, routes, shared, gate, residual, b.write("y", t)));
     return b.finish(kThreads, {divide_up(s.width, kThreads)});
 }
 

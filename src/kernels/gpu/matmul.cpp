@@ -7,8 +7,11 @@ namespace {
 
 struct Tile {
     int strip, units, threads;   // matrix rows of a strip, units in flight, threads
-    bool staged;                 // x in threadgroup memory
-    int x_bytes;                 // of it
+    int split = 1;               // simdgroups that share a strip
+    bool ahead = false;          // the next units are loaded before these are used
+    int residents = 0;           // threadgroups of a multiprocessor in which the grid goes round (0: one for every strip)
+    bool staged = false;         // x in threadgroup memory
+    int x_bytes = 0;             // of it
 };
 
 int unit_elements(const Weight& w) { return w.format.is_dense() ? 8 : 32; }
@@ -19,8 +22,42 @@ int staged_bytes(const Common& c, const MatvecShape& s) {
     return s.x_rows * slots * unit_elements(*s.w) * static_cast<int>(size_of(c.type));
 }
 
+// Tiles that a large GPU reads memory fastest with, one row, by measurement on an H200 of a text of the same form.
+// Dense rows want bytes in flight, codes (which are bound by instructions) work of x shared by many matrix rows.
+void widen(const MatvecShape& s, Tile& t) {
+    const long n = s.w->rows, k = s.w->cols;
+    const bool act = s.epilogue == Epilogue::act_mul, dense = s.w->format.is_dense(), bytes = !dense && s.w->format.bits > 4;
+    const bool head = s.f32_out && n > 32768;
+    t.residents = 0;
+    if (dense) {
+        t.strip = act || k <= 1024 ? 2 : 1;
+        t.units = act && k < 2048 ? 2 : 4;
+        t.ahead = act ? k < 2048 : k > 1024 && k < 4096;
+    } else if (bytes) {
+        t.strip = act ? 4 : 2;
+        t.units = 1;
+        t.ahead = !act;
+    } else {
+        const bool long_rows = k >= 4096;
+        t.strip = act ? (long_rows ? 8 : 4) : long_rows ? 4 : 2;
+        t.units = long_rows || k < 2048 ? 1 : 2;
+        t.ahead = act ? k >= 2048 : !long_rows;
+    }
+    if (t.split > 1) {
+        t.strip = dense || bytes ? 2 : k >= 8192 && n <= 2048 ? 2 : 4;
+        t.units = dense ? 3 : 1;
+        t.ahead = false;
+    }
+    if (head) {
+        t.strip = dense || bytes ? 2 : 8;
+        t.units = dense ? (k < 2048 ? 2 : 4) : 1;
+        t.ahead = dense ? k < 2048 : true;
+        t.residents = dense || bytes ? 3 : 2;
+    }
+}
+
 Tile choose(const Common& c, const MatvecShape& s) {
-    Tile t;
+    Tile t{};
     const int units = divide_up(s.w->cols, unit_elements(*s.w));
     t.threads = kNormThreads;
     t.strip = s.epilogue == Epilogue::act_mul ? 4 : 2;
@@ -33,10 +70,19 @@ Tile choose(const Common& c, const MatvecShape& s) {
         t.units = 1;
     }
     if (s.x_rows == 1 && units >= 256 && s.w->format.is_dense() && s.epilogue == Epilogue::act_mul) t.strip = 2;
+    // Short matrices of long rows have too few strips for so large a GPU. The order of a sum depends on this, so it may
+    // depend on the matrix alone: not on the rows of x, nor on what is fused.
+    const bool wide = c.limits.wide && s.w->cols % unit_elements(*s.w) == 0;
+    if (wide && s.w->rows <= 8192 && s.w->cols >= 2048) {
+        if (s.w->cols >= 3 * s.w->rows) t.split = 4;
+        else if (!s.w->format.is_dense() && s.w->format.bits <= 4 && s.w->cols >= 4096) t.split = 2;
+    }
+    if (wide && s.x_rows == 1) widen(s, t);
     if (s.x_rows > 2) t.units = 1;
     if (s.x_rows > 4) t.strip = 2;
+    if (s.x_rows > 1 && t.split > 1) t.strip = std::min(t.strip, s.epilogue == Epilogue::act_mul ? 4 : 2);
     t.x_bytes = staged_bytes(c, s);
-    t.staged = s.norm || t.x_bytes <= 16 * 1024;
+    t.staged = s.norm || s.gated_head > 0 || t.x_bytes <= (wide ? 28 : 16) * 1024;
     return t;
 }
 
@@ -48,7 +94,8 @@ std::string vector_or_absent(EntryBuilder& b, bool there, const std::string& ope
 
 }  // namespace
 
-bool norm_fits(const Common& c, const MatvecShape& s) { return staged_bytes(c, s) + 128 <= std::min(c.limits.threadgroup_bytes, 24 * 1024); }
+// Kernels that are split need a little more (8 simdgroups, 8 rows of x, strips of 2).
+bool norm_fits(const Common& c, const MatvecShape& s) { return staged_bytes(c, s) + 1024 <= std::min(c.limits.threadgroup_bytes, 24 * 1024); }
 
 Kernel matvec(const Common& c, const MatvecShape& s) {
     const Tile tile = choose(c, s);
@@ -57,20 +104,28 @@ Kernel matvec(const Common& c, const MatvecShape& s) {
     const std::string step = b.read("step", "int"), x = b.read("x", t);
     b.planes("w1", "weight", *s.w);
     if (s.w2) b.planes("w2", "weight2", *s.w2);
-    const std::string norm = vector_or_absent(b, s.norm, "norm_weight"), bias = vector_or_absent(b, s.bias, "bias"),
-                      bias2 = vector_or_absent(b, s.bias && s.w2, "bias2");
-    const std::string residual = s.epilogue == Epilogue::add ? b.read("residual", t) : x;
+    const std::string norm = vector_or_absent(b, s.norm || s.gated_head > 0, "norm_weight"), bias = vector_or_absent(b, s.bias, "bias"),
+                      bias2 = vector_or_absent(b, s.bias && s.w2, "bias2"), conv_weight = vector_or_absent(b, s.conv, "conv_weight");
+    const std::string z = s.gated_head > 0 ? b.read("z", t) : x, residual = s.epilogue == Epilogue::add ? b.read("residual", t) : x;
+    const std::string state = s.conv ? b.write("conv_state", t) : EntryBuilder::absent_output(t);
     const std::string y = s.f32_out ? b.absent_output(t) : b.write("y", t), y32 = s.f32_out ? b.write("y", "float") : b.absent_output("float");
-    const std::string xs = b.array("xs", "uint4", tile.staged ? tile.x_bytes / 16 : 1), red = b.array("red", "float", 32);
-    const int epilogue = static_cast<int>(s.epilogue);
-    b.statement(fmt::format("fk::matvec<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>({}, w1, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, id);",
-                            type_name(c.type), format_type(*s.w, fast_codes(c)), s.w->cols, s.w->rows, s.x_rows, tile.strip, tile.units, tile.staged ? 1 : 0,
-                            s.norm ? static_cast<int>(s.formula) : 3, epilogue, static_cast<int>(s.act), s.bias ? 1 : 0, s.f32_out ? 1 : 0,
-                            s.output_rows ? 1 : 0, tile.threads, step, s.w2 ? "w2" : "w1", x, norm, bias, bias2, residual, y, y32, literal(s.eps),
-                            literal(s.w->global_scale), literal(s.w2 ? s.w2->global_scale : 1.0f), literal(s.softcap), xs, red));
-    const int rows_of_strip = s.epilogue == Epilogue::act_mul ? tile.strip / 2 : tile.strip;
-    const int full = divide_up(divide_up(s.w->rows, rows_of_strip), tile.threads / 32);
-    return b.finish(tile.threads, {full, 0, 0, 0, s.output_rows});
+    const int per_strip = s.epilogue == Epilogue::act_mul ? tile.strip / 2 : tile.strip, groups = divide_up(divide_up(s.w->rows, per_strip), tile.threads / 32 / tile.split);
+    const int grid = tile.residents > 0 ? std::min(groups, tile.residents * c.limits.cores) : groups;
+    const std::string xs = b.array("xs", "uint4", tile.staged ? tile.x_bytes / 16 : 1),
+                      red = b.array("red", "float", std::max(32, tile.split > 1 ? tile.threads / 32 * s.x_rows * tile.strip : 0));
+    const int kind = s.gated_head > 0 ? 4 : s.norm ? static_cast<int>(s.formula) : 3, epilogue = s.conv ? 3 : static_cast<int>(s.epilogue);
+    b.statement(fmt::format("fk::MatvecInputs<{}> in = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};", type_name(c.type), step, x, norm, z, bias, bias2, residual, conv_weight, state, y,
+                            y32, literal(s.eps), literal(s.w->global_scale), literal(s.w2 ? s.w2->global_scale : 1.0f), literal(s.softcap)));
+    b.statement(fmt::format("fk::matvec<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>(in, w1, {}, {}, {}, id);", type_name(c.type), format_type(*s.w, fast_codes(c)),
+                            s.w->cols, s.w->rows, s.x_rows, tile.strip, tile.units, tile.split, tile.ahead ? 1 : 0, tile.staged ? 1 : 0, kind, std::max(1, s.gated_head), epilogue,
+                            static_cast<int>(s.act), s.conv_kernel, c.max_rows, s.bias ? 1 : 0, s.f32_out ? 1 : 0, s.output_rows ? 1 : 0, grid == groups ? 1 : 0, tile.threads, s.w2 ? "w2" : "w1",
+                            xs, red));
+    Kernel kernel = b.finish(tile.threads, {grid, 0, 0, 0, s.output_rows});
+    if (tile.residents > 0) {
+        kernel.residents = tile.residents;
+        name_kernel(kernel);
+    }
+    return kernel;
 }
 
 Kernel gemm(const Common& c, const MatvecShape& s) {

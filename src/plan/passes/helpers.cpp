@@ -18,8 +18,11 @@ void drop_dead_ops(Plan& plan) {
     for (int i = static_cast<int>(plan.ops.size()) - 1; i >= 0; --i) {
         const Op& op = plan.ops[i];
         const auto* prepare = std::get_if<QkPrepareOp>(&op.attributes);
-        const bool writes_state = std::holds_alternative<ConvOp>(op.attributes) || std::holds_alternative<DeltaOp>(op.attributes);
-        if (uses[op.output] > 0 || writes_state || (prepare && prepare->writes_cache)) continue;
+        const auto* attention = std::get_if<AttentionOp>(&op.attributes);
+        const auto* matmul = std::get_if<MatmulOp>(&op.attributes);
+        const bool writes_state = std::holds_alternative<ConvOp>(op.attributes) || std::holds_alternative<DeltaOp>(op.attributes) || (matmul && matmul->conv_weight >= 0);
+        const bool writes_cache = (prepare && prepare->writes_cache) || (attention && attention->prepare && attention->prepare->writes_cache);
+        if (uses[op.output] > 0 || writes_state || writes_cache) continue;
         for (ValueId in : op.inputs) --uses[in];
         plan.ops.erase(plan.ops.begin() + i);
     }

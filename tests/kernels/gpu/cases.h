@@ -31,6 +31,7 @@ std::vector<GpuCase> attention_cases(bool full);
 std::vector<GpuCase> expert_cases(bool full);
 std::vector<GpuCase> expert_tensor_cases(bool full);   // likewise
 std::vector<GpuCase> delta_cases(bool full);
+std::vector<GpuCase> fusion_cases(bool full);   // fused kernels against those that they replace
 
 // got against wanted: within `ulps` roundings of T, or `part` of the largest wanted value. NaN anywhere fails.
 inline void expect_close(const Array& got, const Array& wanted, std::size_t count, DType type, double ulps, double part) {

@@ -32,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(All, GpuKernels,
                          testing::Values(std::make_pair("rows", &row_cases), std::make_pair("matvec", &matvec_cases), std::make_pair("gemm", &gemm_cases),
                                          std::make_pair("tensor", &tensor_cases),
                                          std::make_pair("attention", &attention_cases), std::make_pair("flash", &flash_cases), std::make_pair("delta", &delta_cases), std::make_pair("experts", &expert_cases),
-                                         std::make_pair("expert_tensor", &expert_tensor_cases)),
+                                         std::make_pair("expert_tensor", &expert_tensor_cases), std::make_pair("fusions", &fusion_cases)),
                          [](const auto& info) { return std::string(info.param.first); });
 
 }  // namespace

@@ -14,7 +14,7 @@ struct Shape {
     Epilogue epilogue = Epilogue::none;
     ActKind act = ActKind::silu;
     float softcap = 0;
-    bool fast = true;
+    bool fast = true, wide = false;
     gpu::Tensor tensor = gpu::Tensor::none;
     gpu::TensorTile tile{};
 };
@@ -62,6 +62,7 @@ GpuCase matmul_case(const NamedFormat& format, Shape s, bool matrix) {
     const int max_rows = std::max(s.rows, 9);
     gpu::Common c = common(s.type, max_rows);
     c.limits.fast_codes = s.fast;
+    c.limits.wide = s.wide;
     c.limits.tensor = s.tensor;
     const bool tensor = s.tensor != gpu::Tensor::none;
     const gpu::Kernel k = tensor ? gpu::gemm_tensor(c, g, s.tile) : matrix ? gpu::gemm(c, g) : gpu::matvec(c, g);
@@ -164,6 +165,26 @@ std::vector<GpuCase> matvec_cases(bool full) {
         add_epilogues(cases, type, false, 1, 1);
         if (full || type == DType::bf16) add_epilogues(cases, type, false, 7, 8);
     }
+    // Tiles of large GPUs: strips that several simdgroups share, units loaded ahead, heads on a resident grid.
+    for (const char* name : {"gguf bf16", "gguf q4_0", "gguf q8_0"})
+        for (const auto& [n, k] : {std::pair{70, 2304}, std::pair{37, 4096}, std::pair{2100, 4096}, std::pair{1030, 1024}, std::pair{45, 1024}}) {
+            if (!full && n > 1000 && std::string_view(name) != "gguf q4_0") continue;
+            for (const int rows : {1, 3}) {
+                if (!full && rows > 1 && n > 1000) continue;
+                Shape s;
+                s.n = n;
+                s.k = k;
+                s.rows = rows;
+                s.variant = rows == 1 ? 1 : 4;
+                s.wide = true;
+                s.norm = rows == 1 && n != 70;
+                cases.push_back(matmul_case(named(name), s, false));
+                s.epilogue = Epilogue::act_mul;
+                cases.push_back(matmul_case(named(name), s, false));
+                s.epilogue = Epilogue::add;
+                cases.push_back(matmul_case(named(name), s, false));
+            }
+        }
     // Columns that end inside a unit, rows that are not aligned, one row, many strips.
     for (const char* name : {"gguf f32", "gguf f16", "gguf bf16"})
         for (const int k : {4, 12, 37, 100, 1023}) {

@@ -2,6 +2,48 @@
 // T, for keys and for values.
 namespace fk {
 
+// A head before attention: norm(in) turned by its position's angles, by one simdgroup. KIND 3: no norm. The weights and
+// angles do not depend on the launch before: lane i has those of dimensions i, i + 32, ...
+template <class T, int HD, int HALF> struct HeadTurn {
+    enum { OWN = (HD + 31) / 32 };
+    float c[OWN], s[OWN];
+    FK_FN void load(DEVICE const float* angles, Ids id) {
+        FK_UNROLL for (uint j = 0; j < OWN; ++j) {
+            const uint d = id.lane + 32 * j, i = d < HALF ? d : d - HALF;
+            c[j] = d < 2 * HALF ? angles[i] : 0.0f;
+            s[j] = d < 2 * HALF ? angles[HALF + i] : 0.0f;
+        }
+    }
+    static FK_FN void weights(DEVICE const float* w, THREAD float* own, Ids id) {
+        FK_UNROLL for (uint j = 0; j < OWN; ++j) own[j] = id.lane + 32 * j < HD ? w[id.lane + 32 * j] : 0.0f;
+    }
+    // Into x; 1 / sqrt(mean of squares + eps) comes back.
+    static FK_FN float read(DEVICE const typename T::S* in, float eps, THREAD float* x, Ids id) {
+        float squares = 0.0f;
+        FK_UNROLL for (uint j = 0; j < OWN; ++j) x[j] = id.lane + 32 * j < HD ? T::get(in[id.lane + 32 * j]) : 0.0f;
+        FK_UNROLL for (uint j = 0; j < OWN; ++j)
+            if (id.lane + 32 * j < HD) squares = fma(x[j], x[j], squares);
+        return 1.0f / sqrt(simd_sum(squares) / (float)HD + eps);
+    }
+    // x: what read() gave, and then the result, unrounded. h: HD floats of the simdgroup's own.
+    template <int KIND> FK_FN void turn(THREAD const float* w, float factor, THREADGROUP float* h, THREAD float* x, Ids id) {
+        FK_UNROLL for (uint j = 0; j < OWN; ++j)
+            if (id.lane + 32 * j < HD) h[id.lane + 32 * j] = KIND < 3 ? normed<T, KIND>(x[j] * factor, w[j]) : x[j];
+        FK_SG_BARRIER();
+        FK_UNROLL for (uint j = 0; j < OWN; ++j) {
+            const uint d = id.lane + 32 * j;
+            if (d >= HD) continue;
+            x[j] = h[d];
+            if (d < 2 * HALF) {
+                const uint i = d < HALF ? d : d - HALF;
+                const float a = h[i], b = h[i + HALF];
+                x[j] = d < HALF ? rounded<T>(a * c[j]) - rounded<T>(b * s[j]) : rounded<T>(b * c[j]) + rounded<T>(a * s[j]);
+            }
+        }
+        FK_SG_BARRIER();
+    }
+};
+
 // A simdgroup takes one head of one row (tg_y): first the query heads, then the key heads, then the value heads.
 // q = rope(norm(q)); keys[slot][position] = rope(norm(k)); values = v (normed without a weight: V_NORM).
 // rope: [positions][2 * HALF], cosines then sines. KIND 3: no norm. buf: HD floats a simdgroup.
@@ -9,42 +51,35 @@ template <class T, int HEADS, int KV, int HD, int HALF, int CAP, int R, int Q_KI
 FK_FN void qk_prepare(DEVICE const int* step, DEVICE const typename T::S* q, DEVICE const typename T::S* k, DEVICE const typename T::S* v,
                       DEVICE const float* q_norm, DEVICE const float* k_norm, DEVICE const float* rope, DEVICE typename T::S* q_out,
                       DEVICE typename T::S* keys, DEVICE typename T::S* values, float eps, THREADGROUP float* buf, Ids id) {
-    FK_WAIT_INPUTS();
+    typedef HeadTurn<T, HD, HALF> Turn;
     const uint item = id.tg_x * (NT / 32) + id.sg, row = id.tg_y;
-    if ((int)row >= step[STEP_ROWS] || item >= HEADS + (WRITES ? 2 * KV : 0)) return;   // the same for a whole simdgroup
-    const int slot = step_slot<R>(step, row), position = step_position<R>(step, row);
+    const bool there = (int)row < step[STEP_ROWS] && item < HEADS + (WRITES ? 2 * KV : 0);   // the same for a whole simdgroup
     const bool is_q = item < HEADS, is_v = item >= HEADS + KV;
     const uint kv = is_v ? item - HEADS - KV : item - HEADS;
+    const int slot = there ? step_slot<R>(step, row) : 0, position = there ? step_position<R>(step, row) : 0;
+    Turn turn;
+    float w[Turn::OWN], x[Turn::OWN];
+    turn.load(rope + (ulong)position * (2 * HALF), id);
+    FK_UNROLL for (uint j = 0; j < Turn::OWN; ++j) w[j] = 0.0f;
+    if (is_q && Q_KIND < 3) Turn::weights(q_norm, w, id);
+    if (!is_q && !is_v && K_KIND < 3) Turn::weights(k_norm, w, id);
+    FK_WAIT_INPUTS();
+    if (!there) return;
     THREADGROUP float* h = buf + id.sg * HD;
-    DEVICE const typename T::S* in = is_q ? q + ((ulong)row * HEADS + item) * (GATED ? 2 * HD : HD)
-                                   : is_v && !V_FROM_K ? v + ((ulong)row * KV + kv) * HD : k + ((ulong)row * KV + kv) * HD;
-    float squares = 0.0f;
-    for (uint d = id.lane; d < HD; d += 32) {
-        const float x = T::get(in[d]);
-        squares = fma(x, x, squares);
-        h[d] = x;
-    }
-    squares = simd_sum(squares);
-    const float factor = 1.0f / sqrt(squares / (float)HD + eps);
+    const float factor = Turn::read(is_q ? q + ((ulong)row * HEADS + item) * (GATED ? 2 * HD : HD) : is_v && !V_FROM_K ? v + ((ulong)row * KV + kv) * HD : k + ((ulong)row * KV + kv) * HD, eps, x, id);
     const ulong cached = (((ulong)slot * KV + kv) * CAP + (ulong)position) * HD;
     if (is_v) {
-        for (uint d = id.lane; d < HD; d += 32) values[cached + d] = T::put(V_NORM ? h[d] * factor : h[d]);
+        FK_UNROLL for (uint j = 0; j < Turn::OWN; ++j)
+            if (id.lane + 32 * j < HD) values[cached + id.lane + 32 * j] = T::put(V_NORM ? x[j] * factor : x[j]);
         return;
     }
-    if (is_q ? Q_KIND < 3 : K_KIND < 3) {
-        for (uint d = id.lane; d < HD; d += 32) h[d] = is_q ? normed<T, Q_KIND>(h[d] * factor, q_norm[d]) : normed<T, K_KIND>(h[d] * factor, k_norm[d]);
-    }
-    FK_SG_BARRIER();
-    DEVICE const float* angles = rope + (ulong)position * (2 * HALF);
-    for (uint d = id.lane; d < HD; d += 32) {
-        float y = h[d];
-        if (d < 2 * HALF) {
-            const uint i = d < HALF ? d : d - HALF;
-            const float a = h[i], b = h[i + HALF], c = angles[i], s = angles[HALF + i];
-            y = d < HALF ? rounded<T>(a * c) - rounded<T>(b * s) : rounded<T>(b * c) + rounded<T>(a * s);
-        }
-        if (is_q) q_out[((ulong)row * HEADS + item) * HD + d] = T::put(y);
-        else keys[cached + d] = T::put(y);
+    if (is_q) turn.template turn<Q_KIND>(w, factor, h, x, id);
+    else turn.template turn<K_KIND>(w, factor, h, x, id);
+    FK_UNROLL for (uint j = 0; j < Turn::OWN; ++j) {
+        const uint d = id.lane + 32 * j;
+        if (d >= HD) continue;
+        if (is_q) q_out[((ulong)row * HEADS + item) * HD + d] = T::put(x[j]);
+        else keys[cached + d] = T::put(x[j]);
     }
 }
 
@@ -57,7 +92,14 @@ template <class T, int HD, int GP, int PART, int NT> struct Attend {
         CH = (HD + 7) / 8,
         LPK = CH > 16 ? 32 : CH > 8 ? 16 : CH > 4 ? 8 : CH > 2 ? 4 : CH > 1 ? 2 : 1,   // lanes a key
         CPL = (CH + LPK - 1) / LPK,                                                       // chunks a lane
-        KG = NT / CH                                                                      // key groups of the value pass
+        KG = NT / CH,                                                                     // key groups of the value pass
+        AT_ONCE = NT / LPK,                                                               // keys of the score pass that are read together
+        RAW = 8 / T::N,                                                                   // 16 bytes that make a chunk
+        // Steps whose loads are in flight together: up to 128 bytes a lane, which is a part of 64 positions of 128 dimensions.
+        FLIGHT = 8 / (CPL * RAW) < 1 ? 1 : 8 / (CPL * RAW) > (PART + AT_ONCE - 1) / AT_ONCE ? (PART + AT_ONCE - 1) / AT_ONCE : 8 / (CPL * RAW),
+        KR = FLIGHT * CPL * RAW,
+        V_FLIGHT = 8 / RAW > (PART + KG - 1) / KG ? (PART + KG - 1) / KG : 8 / RAW,
+        VR = V_FLIGHT * RAW
     };
     static FK_FN void load8(DEVICE const typename T::S* row, uint c, THREAD float* f) {
         FK_UNROLL for (uint p = 0; p < 8 / T::N; ++p) {
@@ -65,34 +107,99 @@ template <class T, int HD, int GP, int PART, int NT> struct Attend {
             else FK_UNROLL for (uint j = 0; j < T::N; ++j) f[p * T::N + j] = 0.0f;
         }
     }
-    static FK_FN void scores(DEVICE const typename T::S* q, DEVICE const typename T::S* keys, uint begin, uint end, float scale, float softcap, THREADGROUP float* w, Ids id) {
-        const uint part = id.lane % LPK, which = id.lane / LPK;
-        float qf[GP * CPL * 8];
+    static FK_FN void load_raw(DEVICE const typename T::S* row, uint c, THREAD uint4* raw) {
+        FK_UNROLL for (uint p = 0; p < RAW; ++p) {
+            if (HD % 8 == 0) {
+                raw[p] = ((DEVICE const uint4*)row)[c * RAW + p];
+            } else {
+                float f[T::N];
+                if (c * 8 + p * T::N < HD) load_chunk<T, HD>(row, c * RAW + p, f);
+                else FK_UNROLL for (uint j = 0; j < T::N; ++j) f[j] = 0.0f;
+                raw[p] = T::pack(f);
+            }
+        }
+    }
+    static FK_FN void own_raw(THREADGROUP const float* row, uint c, THREAD uint4* raw) {
+        FK_UNROLL for (uint p = 0; p < RAW; ++p) {
+            float f[T::N];
+            FK_UNROLL for (uint j = 0; j < T::N; ++j) f[j] = c * 8 + p * T::N + j < HD ? row[c * 8 + p * T::N + j] : 0.0f;
+            raw[p] = T::pack(f);
+        }
+    }
+    // Keys of [from, to) that FLIGHT steps from `base` on need.
+    static FK_FN void load_keys(DEVICE const typename T::S* keys, uint base, uint from, uint to, THREAD uint4* raw, Ids id) {
+        FK_UNROLL for (uint s = 0; s < FLIGHT; ++s) {
+            const uint key = base + s * AT_ONCE + id.tid / LPK;
+            if (key >= from && key < to) {
+                FK_UNROLL for (uint c = 0; c < CPL; ++c)
+                    if (id.lane % LPK + c * LPK < CH) load_raw(keys + (ulong)key * HD, id.lane % LPK + c * LPK, raw + (s * CPL + c) * RAW);
+            }
+        }
+    }
+    static FK_FN void load_values(DEVICE const typename T::S* values, uint base, uint from, uint to, THREAD uint4* raw, Ids id) {
+        if (id.tid / CH >= KG) return;
+        FK_UNROLL for (uint s = 0; s < V_FLIGHT; ++s) {
+            const uint key = base + s * KG + id.tid / CH;
+            if (key >= from && key < to) load_raw(values + (ulong)key * HD, id.tid % CH, raw + s * RAW);
+        }
+    }
+    // The vectors of position `at` from threadgroup memory, where the launch makes them.
+    static FK_FN void own_key(THREADGROUP const float* row, uint base, uint at, THREAD uint4* raw, Ids id) {
+        FK_UNROLL for (uint s = 0; s < FLIGHT; ++s)
+            if (base + s * AT_ONCE + id.tid / LPK == at) {
+                FK_UNROLL for (uint c = 0; c < CPL; ++c)
+                    if (id.lane % LPK + c * LPK < CH) own_raw(row, id.lane % LPK + c * LPK, raw + (s * CPL + c) * RAW);
+            }
+    }
+    static FK_FN void own_value(THREADGROUP const float* row, uint base, uint at, THREAD uint4* raw, Ids id) {
+        if (id.tid / CH >= KG) return;
+        FK_UNROLL for (uint s = 0; s < V_FLIGHT; ++s)
+            if (base + s * KG + id.tid / CH == at) own_raw(row, id.tid % CH, raw + s * RAW);
+    }
+    static FK_FN void load_query(DEVICE const typename T::S* q, THREAD float* qf, Ids id) {
         FK_UNROLL for (uint g = 0; g < GP; ++g)
             FK_UNROLL for (uint c = 0; c < CPL; ++c) {
-                if (part + c * LPK < CH) load8(q + g * HD, part + c * LPK, qf + (g * CPL + c) * 8);
+                if (id.lane % LPK + c * LPK < CH) load8(q + g * HD, id.lane % LPK + c * LPK, qf + (g * CPL + c) * 8);
                 else FK_UNROLL for (uint j = 0; j < 8; ++j) qf[(g * CPL + c) * 8 + j] = 0.0f;
             }
-        const uint at_once = (NT / 32) * (32 / LPK);
-        for (uint base = begin; base < end; base += at_once) {   // all lanes go round together
-            const uint key = base + id.sg * (32 / LPK) + which;
-            float s[GP];
-            FK_UNROLL for (uint g = 0; g < GP; ++g) s[g] = 0.0f;
-            if (key < end) {
-                FK_UNROLL for (uint c = 0; c < CPL; ++c) {
-                    if (part + c * LPK < CH) {
-                        float kf[8];
-                        load8(keys + (ulong)key * HD, part + c * LPK, kf);
-                        FK_UNROLL for (uint g = 0; g < GP; ++g)
-                            FK_UNROLL for (uint j = 0; j < 8; ++j) s[g] = fma(qf[(g * CPL + c) * 8 + j], kf[j], s[g]);
+    }
+    static FK_FN void own_query(THREADGROUP const float* q, THREAD float* qf, Ids id) {
+        FK_UNROLL for (uint g = 0; g < GP; ++g)
+            FK_UNROLL for (uint c = 0; c < CPL; ++c)
+                FK_UNROLL for (uint j = 0; j < 8; ++j) {
+                    const uint d = (id.lane % LPK + c * LPK) * 8 + j;
+                    qf[(g * CPL + c) * 8 + j] = d < HD ? q[g * HD + d] : 0.0f;
+                }
+    }
+    // raw: the first FLIGHT steps' keys. own: the vector of position `at` (0xffffffff: none).
+    static FK_FN void scores(THREAD const float* qf, DEVICE const typename T::S* keys, THREADGROUP const float* own, uint at, uint begin, uint end, float scale, float softcap,
+                             THREAD uint4* raw, THREADGROUP float* w, Ids id) {
+        for (uint base = begin; base < end; base += FLIGHT * AT_ONCE) {   // all lanes go round together
+            if (base > begin) {
+                load_keys(keys, base, begin, min(end, at), raw, id);
+                if (at < end) own_key(own, base, at, raw, id);
+            }
+            FK_UNROLL for (uint step = 0; step < FLIGHT; ++step) {
+                if (base + step * AT_ONCE >= end) break;
+                const uint key = base + step * AT_ONCE + id.tid / LPK;
+                float s[GP];
+                FK_UNROLL for (uint g = 0; g < GP; ++g) s[g] = 0.0f;
+                if (key < end) {
+                    FK_UNROLL for (uint c = 0; c < CPL; ++c) {
+                        if (id.lane % LPK + c * LPK < CH) {
+                            float kf[8];
+                            FK_UNROLL for (uint p = 0; p < RAW; ++p) T::unpack(raw[(step * CPL + c) * RAW + p], kf + p * T::N);
+                            FK_UNROLL for (uint g = 0; g < GP; ++g)
+                                FK_UNROLL for (uint j = 0; j < 8; ++j) s[g] = fma(qf[(g * CPL + c) * 8 + j], kf[j], s[g]);
+                        }
                     }
                 }
-            }
-            FK_UNROLL for (uint g = 0; g < GP; ++g) {
-                FK_UNROLL for (uint d = LPK / 2; d > 0; d >>= 1) s[g] += simd_shuffle_xor(s[g], (ushort)d);
-                if (part == 0 && key < end) {
-                    const float v = s[g] * scale;
-                    w[g * PART + key - begin] = softcap != 0.0f ? softcap * tanh(v / softcap) : v;
+                FK_UNROLL for (uint g = 0; g < GP; ++g) {
+                    FK_UNROLL for (uint d = LPK / 2; d > 0; d >>= 1) s[g] += simd_shuffle_xor(s[g], (ushort)d);
+                    if (id.lane % LPK == 0 && key < end) {
+                        const float v = s[g] * scale;
+                        w[g * PART + key - begin] = softcap != 0.0f ? softcap * tanh(v / softcap) : v;
+                    }
                 }
             }
         }
@@ -118,15 +225,25 @@ template <class T, int HD, int GP, int PART, int NT> struct Attend {
             }
         }
     }
-    static FK_FN void add_values(DEVICE const typename T::S* values, uint begin, uint end, THREADGROUP const float* w, THREAD float* acc, Ids id) {
-        const uint ch = id.tid % CH, kg = id.tid / CH;
+    // raw: the first V_FLIGHT steps' values; own and at as in scores().
+    static FK_FN void add_values(DEVICE const typename T::S* values, THREADGROUP const float* own, uint at, uint begin, uint end, THREADGROUP const float* w, THREAD uint4* raw,
+                                 THREAD float* acc, Ids id) {
+        const uint kg = id.tid / CH;
         if (kg >= KG) return;
-        for (uint key = begin + kg; key < end; key += KG) {
-            float v[8];
-            load8(values + (ulong)key * HD, ch, v);
-            FK_UNROLL for (uint g = 0; g < GP; ++g) {
-                const float p = w[g * PART + key - begin];
-                FK_UNROLL for (uint j = 0; j < 8; ++j) acc[g * 8 + j] = fma(p, v[j], acc[g * 8 + j]);
+        for (uint base = begin; base < end; base += V_FLIGHT * KG) {
+            if (base > begin) {
+                load_values(values, base, begin, min(end, at), raw, id);
+                if (at < end) own_value(own, base, at, raw, id);
+            }
+            FK_UNROLL for (uint s = 0; s < V_FLIGHT; ++s) {
+                const uint key = base + s * KG + kg;
+                if (key >= end) break;
+                float v[8];
+                FK_UNROLL for (uint p = 0; p < RAW; ++p) T::unpack(raw[s * RAW + p], v + p * T::N);
+                FK_UNROLL for (uint g = 0; g < GP; ++g) {
+                    const float p = w[g * PART + key - begin];
+                    FK_UNROLL for (uint j = 0; j < 8; ++j) acc[g * 8 + j] = fma(p, v[j], acc[g * 8 + j]);
+                }
             }
         }
     }
@@ -152,36 +269,103 @@ template <class T, int HD, int GP, int PART, int NT> struct Attend {
 // First key that a row at `position` sees; WINDOW 0: all.
 template <int WINDOW> FK_FN uint first_key(uint position) { return WINDOW > 0 && position + 1 > WINDOW ? position + 1 - WINDOW : 0u; }
 
+// What the launch of a decode step's attention reads and writes; q, k and v as the projections left them where it
+// prepares them itself (FUSED), else q as qk_prepare left it.
+template <class T> struct AttentionInputs {
+    DEVICE const int* step;
+    DEVICE const typename T::S* q;
+    DEVICE const typename T::S* k;        // FUSED, as what follows
+    DEVICE const typename T::S* v;
+    DEVICE const float* q_norm;
+    DEVICE const float* k_norm;
+    DEVICE const float* rope;
+    DEVICE typename T::S* keys;
+    DEVICE typename T::S* values;
+    DEVICE float* partial;
+    float scale, softcap, eps;
+};
+
+// Norms and turns as in qk_prepare.
+template <int HALF, int Q_KIND, int K_KIND, int GATED, int V_NORM, int V_FROM_K, int WRITES> struct PrepareForm {
+    enum { half = HALF, q_kind = Q_KIND, k_kind = K_KIND, gated = GATED, v_norm = V_NORM, v_from_k = V_FROM_K, writes = WRITES };
+};
+
 // A part of PART positions for GP query heads that share a kv head: tg_x heads / GP, tg_y row, tg_z part (counted
 // from the first that the row sees). Parts are cut at multiples of PART, so a row's bits depend on the row alone.
 // partial: [row][head][parts][HEADER + HD]: maximum, sum, then the sums of values.
+// FUSED (steps of one row): every threadgroup prepares its query heads as P says, and the one that has the row's own
+// position its key and value. own: (GP + 2 + NT / 32) * HD floats. In a step of one row the cache before its position
+// does not depend on the launch before.
 enum { PART_HEADER = 4 };
-template <class T, int HEADS, int KV, int HD, int GP, int PART, int PARTS, int WINDOW, int CAP, int R, int NT>
-FK_FN void attention_decode(DEVICE const int* step, DEVICE const typename T::S* q, DEVICE const typename T::S* keys, DEVICE const typename T::S* values, DEVICE float* partial,
-                            float scale, float softcap, THREADGROUP float* w, THREADGROUP float* red, THREADGROUP float* stats, Ids id) {
+template <class T, class P, int FUSED, int HEADS, int KV, int HD, int GP, int PART, int PARTS, int WINDOW, int CAP, int R, int NT>
+FK_FN void attention_decode(THREAD const AttentionInputs<T>& in, THREADGROUP float* w, THREADGROUP float* red, THREADGROUP float* stats, THREADGROUP float* own, Ids id) {
     typedef Attend<T, HD, GP, PART, NT> At;
-    FK_WAIT_INPUTS();
-    const uint head = id.tg_x * GP, row = id.tg_y;
-    if ((int)row >= step[STEP_ROWS]) return;
-    const uint position = (uint)step_position<R>(step, row), first = first_key<WINDOW>(position);
+    typedef HeadTurn<T, HD, P::half> Turn;
+    const uint head = id.tg_x * GP, row = id.tg_y, kv = head / (HEADS / KV);
+    const uint rows = FUSED ? 1u : (uint)in.step[STEP_ROWS];
+    const bool there = row < rows;
+    const uint position = there ? (uint)step_position<R>(in.step, row) : 0u, first = first_key<WINDOW>(position);
     const uint part = first / PART + id.tg_z;
-    const uint begin = max(part * PART, first), end = min((part + 1) * PART, position + 1);
-    if (begin >= end) return;
-    const ulong cached = ((ulong)step_slot<R>(step, row) * KV + head / (HEADS / KV)) * ((ulong)CAP * HD);
+    const uint begin = max(part * PART, first), end = min((part + 1) * PART, position + 1), old = rows == 1u ? min(end, position) : 0u;
+    const ulong cached = ((ulong)(there ? step_slot<R>(in.step, row) : 0) * KV + kv) * ((ulong)CAP * HD);
+    uint4 kr[At::KR], vr[At::VR];
+    At::load_keys(in.keys + cached, begin, begin, old, kr, id);
+    At::load_values(in.values + cached, begin, begin, old, vr, id);
+    Turn turn;
+    float qw[Turn::OWN], kw[Turn::OWN];
+    FK_UNROLL for (uint j = 0; j < Turn::OWN; ++j) qw[j] = kw[j] = 0.0f;
+    if (FUSED) {
+        turn.load(in.rope + (ulong)position * (2 * P::half), id);
+        if (P::q_kind < 3) Turn::weights(in.q_norm, qw, id);
+        if (P::k_kind < 3 && P::writes) Turn::weights(in.k_norm, kw, id);
+    }
+    FK_WAIT_INPUTS();
+    if (!there || begin >= end) return;
+    const uint from = max(begin, old), at = FUSED && P::writes && end == position + 1 ? position : 0xffffffffu;   // `at`: made here
+    At::load_keys(in.keys + cached, begin, from, min(end, at), kr, id);
+    At::load_values(in.values + cached, begin, from, min(end, at), vr, id);
     if (id.tid < GP) {
         stats[id.tid] = -INFINITY;
         stats[GP + id.tid] = 0.0f;
     }
-    At::scores(q + ((ulong)row * HEADS + head) * HD, keys + cached, begin, end, scale, softcap, w, id);
+    float qf[GP * At::CPL * 8];
+    THREADGROUP float* own_k = own + GP * HD;
+    THREADGROUP float* own_v = own_k + HD;
+    if (FUSED) {
+        THREADGROUP float* h = own_v + HD + id.sg * HD;
+        for (uint item = id.sg; item < GP + (at == position ? 2u : 0u); item += NT / 32) {   // the same for a simdgroup
+            float x[Turn::OWN];
+            const bool is_q = item < GP, is_v = item == GP + 1;
+            const float factor = Turn::read(is_q ? in.q + (ulong)(head + item) * (P::gated ? 2 * HD : HD) : is_v && !P::v_from_k ? in.v + (ulong)kv * HD : in.k + (ulong)kv * HD, in.eps, x, id);
+            if (is_q) turn.template turn<P::q_kind>(qw, factor, h, x, id);
+            else if (!is_v) turn.template turn<P::k_kind>(kw, factor, h, x, id);
+            FK_UNROLL for (uint j = 0; j < Turn::OWN; ++j) {
+                const uint d = id.lane + 32 * j;
+                if (d >= HD) continue;
+                const float y = is_v && P::v_norm ? x[j] * factor : x[j];
+                own[item * HD + d] = rounded<T>(y);
+                if (!is_q && head % (HEADS / KV) == 0) (is_v ? in.values : in.keys)[cached + (ulong)position * HD + d] = T::put(y);
+            }
+        }
+        FK_BARRIER();
+        At::own_query(own, qf, id);
+        if (at == position) {
+            At::own_key(own_k, begin, at, kr, id);
+            At::own_value(own_v, begin, at, vr, id);
+        }
+    } else {
+        At::load_query(in.q + ((ulong)row * HEADS + head) * HD, qf, id);
+    }
+    At::scores(qf, in.keys + cached, own_k, at, begin, end, in.scale, in.softcap, kr, w, id);
     FK_BARRIER();
     At::softmax(end - begin, w, stats, stats + GP, stats + 2 * GP, id);
     FK_BARRIER();
     float acc[GP * 8];
     FK_UNROLL for (uint i = 0; i < GP * 8; ++i) acc[i] = 0.0f;
-    At::add_values(values + cached, begin, end, w, acc, id);
+    At::add_values(in.values + cached, own_v, at, begin, end, w, vr, acc, id);
     for (uint g = 0; g < GP; ++g) {
         At::gather(g, acc, red, id);
-        DEVICE float* out = partial + (((ulong)row * HEADS + head + g) * PARTS + id.tg_z) * (PART_HEADER + HD);
+        DEVICE float* out = in.partial + (((ulong)row * HEADS + head + g) * PARTS + id.tg_z) * (PART_HEADER + HD);
         for (uint d = id.tid; d < HD; d += NT) out[PART_HEADER + d] = At::total(d, red);
         if (id.tid == 0) {
             out[0] = stats[g];
@@ -190,24 +374,44 @@ FK_FN void attention_decode(DEVICE const int* step, DEVICE const typename T::S* 
     }
 }
 
-// Parts of a head merged in order: tg_x head, tg_y row.
-template <class T, int HEADS, int HD, int PART, int PARTS, int WINDOW, int R, int NT>
-FK_FN void attention_combine(DEVICE const int* step, DEVICE const float* partial, DEVICE typename T::S* y, Ids id) {
-    FK_WAIT_INPUTS();
+// Parts of a head merged: tg_x head, tg_y row. Threads that have a dimension together take parts in turn.
+// GATED: then times sigmoid(gate), as head_gate does; the gate of head h follows its query in q. ew: PARTS floats.
+template <class T, int HEADS, int HD, int PART, int PARTS, int WINDOW, int R, int GATED, int NT>
+FK_FN void attention_combine(DEVICE const int* step, DEVICE const float* partial, DEVICE const typename T::S* q, DEVICE typename T::S* y, THREADGROUP float* ew, THREADGROUP float* red, Ids id) {
+    enum { WIDE = (HD + 31) / 32 * 32, DT = WIDE < NT ? WIDE : NT, TURNS = NT / DT };
     const uint row = id.tg_y;
-    if ((int)row >= step[STEP_ROWS]) return;
-    const uint position = (uint)step_position<R>(step, row), parts = position / PART - first_key<WINDOW>(position) / PART + 1;
+    const bool there = (int)row < step[STEP_ROWS];
+    const uint position = there ? (uint)step_position<R>(step, row) : 0u, parts = position / PART - first_key<WINDOW>(position) / PART + 1;
+    FK_WAIT_INPUTS();
+    if (!there) return;
     DEVICE const float* in = partial + ((ulong)row * HEADS + id.tg_x) * ((ulong)PARTS * (PART_HEADER + HD));
     float top = -INFINITY, total = 0.0f;
-    for (uint p = 0; p < parts; ++p) top = max(top, in[(ulong)p * (PART_HEADER + HD)]);
-    for (uint p = 0; p < parts; ++p) total += exp(in[(ulong)p * (PART_HEADER + HD)] - top) * in[(ulong)p * (PART_HEADER + HD) + 1];
-    for (uint d = id.tid; d < HD; d += NT) {
+    for (uint p = id.lane; p < parts; p += 32) top = max(top, in[(ulong)p * (PART_HEADER + HD)]);
+    top = simd_max(top);
+    for (uint p = id.lane; p < parts; p += 32) {
+        const float e = exp(in[(ulong)p * (PART_HEADER + HD)] - top);
+        total += e * in[(ulong)p * (PART_HEADER + HD) + 1];
+        if (id.sg == 0) ew[p] = e;
+    }
+    total = simd_sum(total);
+    FK_BARRIER();
+    const uint turn = id.tid / DT;
+    for (uint base = 0; base < HD; base += DT) {   // all threads go round together
+        const uint d = base + id.tid % DT;
         float sum = 0.0f;
-        for (uint p = 0; p < parts; ++p) {
-            DEVICE const float* one = in + (ulong)p * (PART_HEADER + HD);
-            sum += exp(one[0] - top) * one[PART_HEADER + d];
+        if (d < HD && turn < TURNS) {
+            FK_UNROLL4 for (uint p = turn; p < parts; p += TURNS) sum = fma(ew[p], in[(ulong)p * (PART_HEADER + HD) + PART_HEADER + d], sum);
         }
-        y[((ulong)row * HEADS + id.tg_x) * HD + d] = T::put(sum / total);
+        if (TURNS > 1) {
+            red[id.tid] = sum;
+            FK_BARRIER();
+            sum = 0.0f;
+            FK_UNROLL for (uint t = 0; t < TURNS; ++t) sum += red[t * DT + id.tid % DT];
+        }
+        if (d >= HD || turn > 0u) continue;
+        float v = sum / total;
+        if (GATED) v = rounded<T>(v) * rounded<T>(sigmoid(T::get(q[((ulong)row * HEADS + id.tg_x) * (2 * HD) + HD + d])));
+        y[((ulong)row * HEADS + id.tg_x) * HD + d] = T::put(v);
     }
 }
 
@@ -225,12 +429,16 @@ FK_FN void attention_prefill(DEVICE const int* step, DEVICE const typename T::S*
         stats[id.tid] = -INFINITY;
         stats[GP + id.tid] = 0.0f;
     }
-    float acc[GP * 8];
+    float acc[GP * 8], qf[GP * At::CPL * 8];
     FK_UNROLL for (uint i = 0; i < GP * 8; ++i) acc[i] = 0.0f;
+    At::load_query(q + ((ulong)row * HEADS + head) * HD, qf, id);
     for (uint begin = first_key<WINDOW>(position); begin <= position;) {
         const uint end = min(position + 1, (begin / PART + 1) * PART);
+        uint4 kr[At::KR], vr[At::VR];
+        At::load_keys(keys + cached, begin, begin, end, kr, id);
+        At::load_values(values + cached, begin, begin, end, vr, id);
         FK_BARRIER();   // weights of the part before have been used
-        At::scores(q + ((ulong)row * HEADS + head) * HD, keys + cached, begin, end, scale, softcap, w, id);
+        At::scores(qf, keys + cached, w, 0xffffffffu, begin, end, scale, softcap, kr, w, id);
         FK_BARRIER();
         At::softmax(end - begin, w, stats, stats + GP, stats + 2 * GP, id);
         FK_BARRIER();
@@ -238,7 +446,7 @@ FK_FN void attention_prefill(DEVICE const int* step, DEVICE const typename T::S*
             const float k = stats[2 * GP + g];
             FK_UNROLL for (uint j = 0; j < 8; ++j) acc[g * 8 + j] *= k;
         }
-        At::add_values(values + cached, begin, end, w, acc, id);
+        At::add_values(values + cached, w, 0xffffffffu, begin, end, w, vr, acc, id);
         begin = end;
     }
     for (uint g = 0; g < GP; ++g) {

@@ -2,35 +2,54 @@
 // position 0 starts from zero, any other continues the slot's state, and the step leaves the new state there.
 namespace fk {
 
-// A thread takes a channel through all rows. state: [slot][TAPS - 1][CH], the inputs before the next row, oldest first.
+// A channel through the rows of a step. state: [slot][TAPS - 1][CH], the inputs before the next row, oldest first.
+template <class T, int CH, int TAPS, int R> struct ConvChannel {
+    float before[TAPS], w[TAPS];   // before[TAPS - 1] is the row's own input
+    int slot;
+    FK_FN void begin(DEVICE const float* weight, uint c) {
+        FK_UNROLL for (uint j = 0; j < TAPS; ++j) {
+            w[j] = weight[c * TAPS + j];
+            before[j] = 0.0f;
+        }
+        slot = -1;
+    }
+    // Row r comes next.
+    FK_FN void enter(DEVICE const int* step, DEVICE typename T::S* state, uint r, uint c) {
+        const int s = step_slot<R>(step, r);
+        if (s == slot) return;
+        end(state, c);
+        slot = s;
+        const bool fresh = step_position<R>(step, r) == 0;
+        FK_UNROLL for (uint j = 0; j + 1 < TAPS; ++j) before[j] = fresh ? 0.0f : T::get(state[((ulong)slot * (TAPS - 1) + j) * CH + c]);
+    }
+    FK_FN typename T::S push(float u) {
+        before[TAPS - 1] = u;
+        float sum = 0.0f;
+        FK_UNROLL for (uint j = 0; j < TAPS; ++j) sum += w[j] * before[j];
+        sum = rounded<T>(sum);
+        FK_UNROLL for (uint j = 0; j + 1 < TAPS; ++j) before[j] = before[j + 1];
+        return T::put(sum * sigmoid(sum));
+    }
+    FK_FN void end(DEVICE typename T::S* state, uint c) {
+        if (slot < 0) return;
+        FK_UNROLL for (uint j = 0; j + 1 < TAPS; ++j) state[((ulong)slot * (TAPS - 1) + j) * CH + c] = T::put(before[j]);
+    }
+};
+
+// A thread takes a channel through all rows.
 template <class T, int CH, int TAPS, int R, int NT>
 FK_FN void conv(DEVICE const int* step, DEVICE const typename T::S* u, DEVICE const float* weight, DEVICE typename T::S* state, DEVICE typename T::S* y, Ids id) {
     FK_WAIT_INPUTS();
     const uint c = id.tg_x * NT + id.tid;
     if (c >= CH) return;
-    float before[TAPS], w[TAPS];   // before[TAPS - 1] is the row's own input
-    FK_UNROLL for (uint j = 0; j < TAPS; ++j) {
-        w[j] = weight[c * TAPS + j];
-        before[j] = 0.0f;
+    ConvChannel<T, CH, TAPS, R> channel;
+    channel.begin(weight, c);
+    const uint rows = (uint)step[STEP_ROWS];
+    for (uint r = 0; r < rows; ++r) {
+        channel.enter(step, state, r, c);
+        y[(ulong)r * CH + c] = channel.push(T::get(u[(ulong)r * CH + c]));
     }
-    const int rows = step[STEP_ROWS];
-    int slot = -1;
-    for (int r = 0; r < rows; ++r) {
-        const int s = step_slot<R>(step, (uint)r);
-        if (s != slot) {
-            if (slot >= 0) { FK_UNROLL for (uint j = 0; j + 1 < TAPS; ++j) state[((ulong)slot * (TAPS - 1) + j) * CH + c] = T::put(before[j]); }
-            slot = s;
-            const bool fresh = step_position<R>(step, (uint)r) == 0;
-            FK_UNROLL for (uint j = 0; j + 1 < TAPS; ++j) before[j] = fresh ? 0.0f : T::get(state[((ulong)slot * (TAPS - 1) + j) * CH + c]);
-        }
-        before[TAPS - 1] = T::get(u[(ulong)r * CH + c]);
-        float sum = 0.0f;
-        FK_UNROLL for (uint j = 0; j < TAPS; ++j) sum += w[j] * before[j];
-        sum = rounded<T>(sum);
-        y[(ulong)r * CH + c] = T::put(sum * sigmoid(sum));
-        FK_UNROLL for (uint j = 0; j + 1 < TAPS; ++j) before[j] = before[j + 1];
-    }
-    if (slot >= 0) { FK_UNROLL for (uint j = 0; j + 1 < TAPS; ++j) state[((ulong)slot * (TAPS - 1) + j) * CH + c] = T::put(before[j]); }
+    channel.end(state, c);
 }
 
 // log(1 + e^a) without losing small results.
@@ -47,14 +66,21 @@ template <class T, int KH, int VH, int KD, int VD, int TILED, int NEGATIVE_EXP, 
 FK_FN void delta(DEVICE const int* step, DEVICE const typename T::S* c, DEVICE const typename T::S* b, DEVICE const typename T::S* a, DEVICE const float* a_log, DEVICE const float* dt_bias,
                  DEVICE float* state, DEVICE typename T::S* y, THREADGROUP float* qk, THREADGROUP float* parts, THREADGROUP float* red, Ids id) {
     enum { BLOCKS = (VD + 31) / 32, NK = (KD + KG - 1) / KG, NT = KG * 32, CH = 2 * KH * KD + VH * VD };
-    FK_WAIT_INPUTS();
     const uint h = id.tg_x / BLOCKS, column = id.tg_x % BLOCKS * 32 + id.lane, g = id.sg, kh = TILED ? h % KH : h / (VH / KH);
     const bool live = column < VD;
-    const float rate = NEGATIVE_EXP ? a_log[h] : -exp(a_log[h]);
+    const float rate = NEGATIVE_EXP ? a_log[h] : -exp(a_log[h]), bias = dt_bias[h];
     const int rows = step[STEP_ROWS];
     float s[NK];
     FK_UNROLL for (uint n = 0; n < NK; ++n) s[n] = 0.0f;
     int slot = -1;
+    if (rows > 0) {   // the first row's state: nobody else writes it
+        slot = step_slot<R>(step, 0);
+        DEVICE const float* fresh = state + ((ulong)slot * VH + h) * (KD * VD);
+        const bool zero = step_position<R>(step, 0) == 0;
+        FK_UNROLL for (uint n = 0; n < NK; ++n)
+            if (g + KG * n < KD && live) s[n] = zero ? 0.0f : fresh[(g + KG * n) * VD + column];
+    }
+    FK_WAIT_INPUTS();
     for (int r = 0; r < rows; ++r) {
         const int now = step_slot<R>(step, (uint)r);
         if (now != slot) {
@@ -84,7 +110,7 @@ FK_FN void delta(DEVICE const int* step, DEVICE const typename T::S* c, DEVICE c
             for (uint i = id.tid; i < KD; i += NT) qk[which * KD + i] = T::get(x[i]) * factor;
         }
         FK_BARRIER();
-        const float decay = exp(rate * softplus(T::get(a[(ulong)r * VH + h]) + dt_bias[h])), beta = rounded<T>(sigmoid(T::get(b[(ulong)r * VH + h])));
+        const float decay = exp(rate * softplus(T::get(a[(ulong)r * VH + h]) + bias)), beta = rounded<T>(sigmoid(T::get(b[(ulong)r * VH + h])));
         float seen = 0.0f, out = 0.0f;
         FK_UNROLL for (uint n = 0; n < NK; ++n) {
             const uint i = g + KG * n;

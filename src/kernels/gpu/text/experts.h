@@ -132,10 +132,10 @@ FK_FN void expert_matvec(DEVICE const int* step, DEVICE const uint* routes, THRE
     if ((int)row >= step[STEP_ROWS]) return;
     const uint e = routes[row * (2 * PER) + id.tg_y % PER];
     const Planes own1 = STEP1::of(w1, e), own2 = STEP2::of(w2, e);
-    DEVICE const typename T::S* in = x + (ulong)(PER_CHOICE ? id.tg_y : row) * K;
-    matvec<T, F, K, N, 1, NR, U, STAGED, 3, EPI, ACT, 0, 0, 0, NT>(step, own1, own2, in, (DEVICE const float*)step, (DEVICE const float*)step, (DEVICE const float*)step, in,
-                                                                    y + (ulong)id.tg_y * N, (DEVICE float*)(ulong)0, 0.0f, SCALED ? globals1[e] : global1,
-                                                                    SCALED ? globals2[e] : global2, 0.0f, xs, red, id);
+    DEVICE const typename T::S* from = x + (ulong)(PER_CHOICE ? id.tg_y : row) * K;
+    MatvecInputs<T> in = {step, from, (DEVICE const float*)step, from, (DEVICE const float*)step, (DEVICE const float*)step, from, (DEVICE const float*)step, y,
+                          y + (ulong)id.tg_y * N, (DEVICE float*)(ulong)0, 0.0f, SCALED ? globals1[e] : global1, SCALED ? globals2[e] : global2, 0.0f};
+    matvec<T, F, K, N, 1, NR, U, 1, 0, STAGED, PRO_NONE, 1, EPI, ACT, 1, 1, 0, 0, 0, 1, NT>(in, own1, own2, xs, red, id);
 }
 
 // More rows: threadgroup tg_y takes a block of 32 choices of one expert. y, and x if PER_CHOICE, in the table's order.
@@ -154,10 +154,10 @@ FK_FN void expert_gemm(DEVICE const int* step, DEVICE const int* table, THREAD c
 }
 
 // y = r(sum of r(choice * weight)), with a shared expert r(that + r(r(sigmoid(gate)) * shared)). A thread takes an
-// element of row tg_y. PAIRS > 0: choices lie in a table's order.
-template <class T, int PER, int K, int E, int PAIRS, int SHARED, int NT>
+// element of row tg_y. PAIRS > 0: choices lie in a table's order. RESIDUAL: y = r(residual + r(that)).
+template <class T, int PER, int K, int E, int PAIRS, int SHARED, int RESIDUAL, int NT>
 FK_FN void combine(DEVICE const int* step, DEVICE const typename T::S* x, DEVICE const int* table, DEVICE const uint* routes, DEVICE const typename T::S* shared,
-                   DEVICE const typename T::S* gate, DEVICE typename T::S* y, Ids id) {
+                   DEVICE const typename T::S* gate, DEVICE const typename T::S* residual, DEVICE typename T::S* y, Ids id) {
     FK_WAIT_INPUTS();
     const uint c = id.tg_x * NT + id.tid, row = id.tg_y;
     if (c >= K || (int)row >= step[STEP_ROWS]) return;
@@ -168,6 +168,7 @@ FK_FN void combine(DEVICE const int* step, DEVICE const typename T::S* x, DEVICE
         sum += rounded<T>(T::get(x[(ulong)at * K + c]) * as_f32(weights[k]));
     }
     if (SHARED) sum = rounded<T>(sum) + rounded<T>(rounded<T>(sigmoid(T::get(gate[row]))) * T::get(shared[(ulong)row * K + c]));
+    if (RESIDUAL) sum = T::get(residual[(ulong)row * K + c]) + rounded<T>(sum);
     y[(ulong)row * K + c] = T::put(sum);
 }
 

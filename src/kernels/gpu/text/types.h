@@ -4,6 +4,7 @@ namespace fk {
 // One step: what changes from one replay of a program to the next. R is the most rows a program takes.
 //   [0] rows, [1] output rows, [2] tokens picked on the device, [3] ids below which they are picked; from 8 on
 //   R tokens, R slots, R positions, R output rows.
+// All launches but a step's first may read it before FK_WAIT_INPUTS(): the first waits for whatever wrote it.
 enum { STEP_ROWS = 0, STEP_OUTPUTS = 1, STEP_PICKED = 2, STEP_LIMIT = 3, STEP_ARRAYS = 8 };
 template <int R> FK_FN int step_token(DEVICE const int* s, uint r) { return s[STEP_ARRAYS + r]; }
 template <int R> FK_FN int step_slot(DEVICE const int* s, uint r) { return s[STEP_ARRAYS + R + r]; }
@@ -118,16 +119,36 @@ template <int NT> FK_FN float group_sum(float v, THREADGROUP float* red, Ids id)
     return t;
 }
 
-// 1 / sqrt(mean of squares + eps) of a row of K elements, by NT threads: the same in a norm of its own and in
-// one that is fused into a product.
-template <class T, int K, int NT> FK_FN float norm_factor(DEVICE const typename T::S* row, float eps, THREADGROUP float* red, Ids id) {
-    float squares = 0.0f;
-    for (uint c = id.tid; c < (K + T::N - 1) / T::N; c += NT) {
-        float f[T::N];
-        load_chunk<T, K>(row, c, f);
-        FK_UNROLL for (uint j = 0; j < T::N; ++j) squares = fma(f[j], f[j], squares);
+// How NT threads share the chunks of a row whose squares are summed in the order of 256 threads, each a chunk in 256:
+// a thread has chunks tid + LANES * i and stands for thread (tid + LANES * i) % 256 there. So the norm of a row has the
+// same bits in a launch of its own and in a product, whatever the threads.
+template <class T, int K, int NT> struct NormShare {
+    enum { CHUNKS = (K + T::N - 1) / T::N, LANES = NT < 256 ? NT : 256, SETS = 256 / LANES, OWN = (CHUNKS + LANES - 1) / LANES };
+    // From the sums of a thread's sets to 1 / sqrt(mean + eps). red: 8 floats; `again`: they may still be read.
+    static FK_FN float factor(THREAD const float* squares, float eps, bool again, THREADGROUP float* red, Ids id) {
+        if (again) FK_BARRIER();
+        FK_UNROLL for (uint j = 0; j < SETS; ++j) {
+            const float s = simd_sum(squares[j]);
+            if (id.lane == 0 && id.tid < LANES) red[j * (LANES / 32) + id.sg] = s;
+        }
+        FK_BARRIER();
+        float t = 0.0f;
+        FK_UNROLL for (uint i = 0; i < 8; ++i) t += red[i];
+        return 1.0f / sqrt(t / (float)K + eps);
     }
-    return 1.0f / sqrt(group_sum<NT>(squares, red, id) / (float)K + eps);
+};
+template <class T, int K, int NT> FK_FN float norm_factor(DEVICE const typename T::S* row, float eps, THREADGROUP float* red, Ids id) {
+    typedef NormShare<T, K, NT> Share;
+    float squares[Share::SETS];
+    FK_UNROLL for (uint j = 0; j < Share::SETS; ++j) {
+        squares[j] = 0.0f;
+        for (uint c = id.tid + j * Share::LANES; id.tid < Share::LANES && c < Share::CHUNKS; c += 256) {
+            float f[T::N];
+            load_chunk<T, K>(row, c, f);
+            FK_UNROLL for (uint i = 0; i < T::N; ++i) squares[j] = fma(f[i], f[i], squares[j]);
+        }
+    }
+    return Share::factor(squares, eps, true, red, id);
 }
 
 }  // namespace fk

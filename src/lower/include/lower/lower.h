@@ -19,6 +19,8 @@ struct LowerTarget {
     std::function<std::uint64_t(int experts, int per_token, int rows)> group_bytes = {};
     bool plain_rows = false;     // gemm reads plain rows: only norms are packed
     bool delta_norm = false;     // a delta kernel of up to eight rows can norm and gate what it reads
+    bool wide_fusions = false;   // of up to eight rows: gated norms and convolutions in products, preparation and gates in
+                                 // attention; of any number: a residual in the sum over experts
 };
 
 struct LowerOptions {

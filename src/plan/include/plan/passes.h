@@ -11,10 +11,14 @@
 
 namespace forge {
 
+// Where a pass is run: fusions pay on one kind of device and not on the other.
+enum class PassTarget : std::uint8_t { any, cpu, gpu };
+
 struct Pass {
     std::string_view name;
     std::string_view summary;
     void (*run)(Plan&);
+    PassTarget target = PassTarget::any;
 };
 
 // In the order they run.
@@ -22,7 +26,8 @@ std::span<const Pass> all_passes();
 
 struct PassReport { std::string_view name; double seconds; int ops_before, ops_after; bool skipped; };
 
-// off: names to leave out; "all" leaves out every pass. An unknown name is an Error listing the known ones.
-std::vector<PassReport> run_passes(Plan& plan, std::span<const std::string> off);
+// Those of one kind of device (any: all of them). off: names to leave out; "all" leaves out every pass. An unknown name
+// is an Error listing the known ones.
+std::vector<PassReport> run_passes(Plan& plan, std::span<const std::string> off, PassTarget target = PassTarget::cpu);
 
 }  // namespace forge

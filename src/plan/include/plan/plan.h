@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -35,7 +36,7 @@ struct RopeTableOp { int rope; };
 // that are normed apart with one weight; weight -1 = none.
 struct NormOp { WeightId weight; NormSpec norm; int groups = 1; };
 enum class MatmulEpilogue : std::uint8_t { none, add, act_mul };
-// y = epilogue(W norm(x) + bias). Inputs: x, then the residual for `add`.
+// y = epilogue(W norm(x) + bias). Inputs: x, then the gate z of gated_heads, then the residual for `add`.
 struct MatmulOp {
     WeightId weight = -1, bias = -1;
     WeightId norm_weight = -1;               // prologue, -1 = none
@@ -44,14 +45,22 @@ struct MatmulOp {
     WeightId weight2 = -1, bias2 = -1;       // act_mul: the up projection
     Activation activation = Activation::silu;
     float softcap = 0;                       // f32 outputs only
+    int gated_heads = 0;                     // > 0: x goes through GatedNormOp's norm (norm_weight, norm.eps) and gate first
+    WeightId conv_weight = -1;               // the result goes through ConvOp; reads and writes the layer's state
+    int conv_channels = 0, conv_kernel = 0, state_layer = -1;
 };
 // y = a + b
 struct AddOp {};
 // Inputs q, k, v (k and v absent when the layer reads another's cache), rope table. Output q.
 // Writes the cache of `kv_layer`.
 struct QkPrepareOp { AttentionSpec attention; NormSpec norm; WeightId q_norm, k_norm; bool writes_cache; };
-// Input q; reads the cache of attention.kv_layer.
-struct AttentionOp { AttentionSpec attention; };
+// Input q; reads the cache of attention.kv_layer. With `prepare` its inputs are those of QkPrepareOp, which it does
+// first. With `gate` one more: what HeadGateOp reads, whose gates the result is multiplied by.
+struct AttentionOp {
+    AttentionSpec attention;
+    std::optional<QkPrepareOp> prepare = std::nullopt;
+    bool gate = false;
+};
 // y = act(gate) * up[:, up_offset ...] (up may be wider than gate)
 struct ActMulOp { Activation activation; std::int64_t up_offset = 0; };
 // Rows whose logits are wanted.
@@ -76,8 +85,8 @@ struct ExpertMatmulOp {
     bool per_choice;                         // x has a row per choice (down), else one for all (gate and up)
     Activation activation = Activation::silu;
 };
-// Inputs the choices' outputs, the route and, with a shared expert, its output and gate.
-struct CombineOp { int per_token, experts; };
+// Inputs the choices' outputs, the route and, with a shared expert, its output and gate; then a residual to add.
+struct CombineOp { int per_token, experts; bool residual = false; };
 
 using OpAttributes = std::variant<EmbedOp, RopeTableOp, NormOp, MatmulOp, AddOp, QkPrepareOp, AttentionOp, ActMulOp, TakeRowsOp,
                                   ScaleOp, HeadGateOp, ConvOp, DeltaOp, GatedNormOp, RouteOp, ExpertMatmulOp, CombineOp>;

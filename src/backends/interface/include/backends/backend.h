@@ -87,6 +87,8 @@ class Backend {
     virtual bool plain_rows() const { return false; }
     // Its delta kernel of up to eight rows can norm and gate what it reads.
     virtual bool delta_norm() const { return false; }
+    // Its kernels have the fused forms that the plan's passes for GPUs make.
+    virtual bool wide_fusions() const { return false; }
 };
 
 }  // namespace forge

@@ -18,6 +18,8 @@ struct Limits {
     int cores = 8;             // threadgroups that run at a time, roughly; grids of resident kernels
     bool fast_codes = true;    // 4-bit codes through a float's mantissa (16-bit activations only)
     Tensor tensor = Tensor::none;   // CUDA only
+    bool join = true;          // products that nothing separates run in one launch
+    bool wide = false;         // tiles for few rows that a large GPU reads memory fastest with (matmul.cpp)
 };
 
 // Common to all: T, and the most rows that a program takes (layout of the step record).
@@ -31,6 +33,9 @@ struct Common {
 struct MatvecShape {
     const Weight *w = nullptr, *w2 = nullptr;
     bool norm = false, bias = false;
+    int gated_head = 0;        // width of a head: x is gated_norm(x, "z") with "norm_weight" (instead of a norm)
+    bool conv = false;         // the convolution of `conv_kernel` taps over the result, with "conv_weight" and "conv_state"
+    int conv_kernel = 4;
     NormFormula formula = NormFormula::two_rounding;
     float eps = 0, softcap = 0;
     Epilogue epilogue = Epilogue::none;
@@ -75,7 +80,8 @@ struct AttentionShape {
     int n_heads = 0, n_kv_heads = 0, head_dim = 0, capacity = 0;
     float scale = 1, softcap = 0;
     int window = 0;
-    // qk_prepare only
+    bool fused = false;        // attention_decode prepares what it reads, as qk_prepare does: for steps of one row
+    // qk_prepare, and attention_decode where it is fused; attention_combine: gated, it applies the gate in operand "q"
     bool writes = true, q_norm = false, k_norm = false, gated = false, v_norm = false, v_from_k = false;
     NormFormula formula = NormFormula::two_rounding;
     float eps = 0;
@@ -101,7 +107,7 @@ struct DeltaShape {
 };
 Kernel conv(const Common& c, const DeltaShape& s);
 Kernel delta(const Common& c, const DeltaShape& s);
-Kernel gated_norm(const Common& c, int heads, int width, float eps);
+Kernel gated_norm(const Common& c, int heads, int width, float eps, const char* weight = "weight", const char* y = "y");
 
 // The arg-max of the first row of "logits" made the next step's token: two kernels. "parts": pick_parts_bytes(),
 // "picked": a word for each step since the host wrote the step record.
@@ -130,7 +136,7 @@ Kernel expert_matvec(const Common& c, const ExpertShape& s);
 Kernel expert_gemm(const Common& c, const ExpertShape& s);
 struct CombineShape {
     int per_token = 0, width = 0, experts = 0;
-    bool table = false, shared = false;
+    bool table = false, shared = false, residual = false;
 };
 Kernel combine(const Common& c, const CombineShape& s);
 
