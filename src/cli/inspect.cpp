@@ -173,7 +173,9 @@ void print_engine(const InspectOptions& options) {
                    engine->options().parallel, engine->options().ctx, m.state > 0 ? fmt::format(", {} of it recurrent state", format_bytes(m.state)) : "", format_bytes(m.scratch));
         std::uint64_t bytes = 0;
         for (const LaunchProfile& launch : engine->predict(1, 0)) bytes += launch.work.bytes;
-        fmt::print("a token reads {} of weights and state ({})\n", format_bytes(bytes), engine->backend_name());
+        const StepCounts counts = engine->step_counts();
+        fmt::print("a token reads {} of weights and state, in {} launches with {} barriers, {} stages ({})\n", format_bytes(bytes), counts.launches, counts.stages - 1, counts.stages,
+                   engine->backend_name());
     }
     if (!options.chip.empty()) fmt::print("\n{}", roofline(*engine, options.chip));
     if (options.plan) fmt::print("\n{}", engine->print_plan(!options.unfused));

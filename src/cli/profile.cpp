@@ -36,6 +36,7 @@ struct Limits { double gbps = 0, gflops = 0; };   // 0: not measured
 struct Phase {
     std::string test, unit;
     double steps;                        // what figures are given per
+    StepCounts counts;
     std::vector<LaunchProfile> launches;
 };
 
@@ -103,8 +104,8 @@ void print_table(const Phase& phase, const ProfileOptions& o, const Limits& limi
         fmt::print("{}", table.csv());
         return;
     }
-    const auto stages = std::count_if(phase.launches.begin(), phase.launches.end(), [](const LaunchProfile& l) { return l.barrier; }) + 1;
-    fmt::print("{}: one {}, {} launches in {} stages\n", phase.test, phase.unit, phase.launches.size(), stages);
+    const StepCounts& c = phase.counts;
+    fmt::print("{}: one {}, {} launches with {} barriers, {} stages, {:.2f} MB\n", phase.test, phase.unit, c.launches, c.stages - 1, c.stages, gb(total.work) * 1e3);
     if (limits.gbps > 0) fmt::print("limits measured here: {:.1f} GB/s, {:.0f} GFLOP/s\n", limits.gbps, limits.gflops);
     fmt::print("\n{}\n", table.markdown());
 }
@@ -169,7 +170,7 @@ int profile(const ProfileOptions& o) {
             engine->set_profiling(count);
             session.feed(all.first(depth + prompt));
         }
-        phases.push_back({fmt::format("pp{}{}", o.prompt, o.depth ? fmt::format("@d{}", o.depth) : ""), fmt::format("prompt of {} tokens", o.prompt), 1,
+        phases.push_back({fmt::format("pp{}{}", o.prompt, o.depth ? fmt::format("@d{}", o.depth) : ""), fmt::format("prompt of {} tokens", o.prompt), 1, {},
                           engine->take_profile()});
     }
     engine->set_profiling(false);
@@ -181,7 +182,12 @@ int profile(const ProfileOptions& o) {
         for (std::size_t i = 0; i < generated; ++i) session.append(tokens[depth + 1 + i]);
         engine->set_profiling(false);
         phases.push_back({fmt::format("tg{}{}", o.generated, o.depth ? fmt::format("@d{}", o.depth) : ""), "token", static_cast<double>(o.generated),
-                          engine->take_profile()});
+                          engine->step_counts(), engine->take_profile()});
+    }
+    for (Phase& phase : phases) {   // of a prompt: as its program has them
+        if (phase.counts.launches > 0) continue;
+        const auto barriers = std::count_if(phase.launches.begin(), phase.launches.end(), [](const LaunchProfile& l) { return l.barrier; });
+        phase.counts = {static_cast<int>(phase.launches.size()), static_cast<int>(barriers) + 1};
     }
     Limits limits;
     if (o.limits && engine->backend_name().starts_with("CPU")) {

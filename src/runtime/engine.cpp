@@ -381,6 +381,12 @@ std::vector<LaunchProfile> Engine::predict(int rows, int position) const {
     return launches;
 }
 
+StepCounts Engine::step_counts() const {
+    const StepCounts own = state_->decode->counts();
+    if (own.launches > 0) return own;
+    return {static_cast<int>(state_->decode_program.launches.size()), state_->decode_program.barriers() + 1};
+}
+
 std::string Engine::print_plan(bool fused) const { return print(fused ? state_->fused : state_->plan); }
 
 std::string Engine::print_program(int rows) const {

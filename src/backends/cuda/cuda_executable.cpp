@@ -32,6 +32,7 @@ CudaExecutable::CudaExecutable(std::shared_ptr<GpuContext> context, const Progra
       host_logits_(context_, static_cast<std::size_t>(program.max_outputs) * static_cast<std::size_t>(program.vocab) * 4), logits_(program.logits),
       logits_type_(program.logits_type), vocab_(program.vocab), max_rows_(program.max_rows) {
     if (logits_type_ != DType::f32) floats_.resize(static_cast<std::size_t>(program.max_outputs) * static_cast<std::size_t>(vocab_));
+    counts_ = bound.counts();
     const Driver& d = context_->driver();
     // Uninitialised reads show: all ones is a NaN in every type.
     check(d.fill8(arena_.at(), 0xff, arena_.bytes(), context_->stream()), "clear memory");

@@ -21,9 +21,11 @@ class CudaExecutable final : public Executable {
     std::span<const float> logits() const override;
     void set_timing(bool on) override { timing_ = on; }
     std::span<const LaunchTime> timings() const override { return timings_; }
+    StepCounts counts() const override { return counts_; }
     std::uint64_t scratch_bytes() const override { return arena_.bytes() + scratch_.bytes(); }
 
   private:
+    StepCounts counts_;
     struct Call {
         Function function = nullptr;
         unsigned threads = 0, shared_bytes = 0;

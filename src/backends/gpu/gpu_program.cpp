@@ -404,6 +404,16 @@ std::vector<Kernel> GpuProgram::kernels() const {
     return all;
 }
 
+StepCounts GpuProgram::counts() const {
+    StepCounts c{0, 1};
+    for (const GpuLaunch& l : launches) {
+        const auto kernels = static_cast<int>(l.variants.front().kernels.size());
+        c.launches += kernels;
+        c.stages += (l.barrier ? 1 : 0) + kernels - 1;
+    }
+    return c;
+}
+
 GpuProgram bind_program(const Program& program, std::span<const Weight> weights, const GpuCacheLayout& cache, const Limits& limits) {
     return Binder(program, weights, cache, limits).run();
 }

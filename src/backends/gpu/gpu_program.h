@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "backends/backend.h"
 #include "backends/program.h"
 #include "gpu_cache_layout.h"
 #include "kernels/gpu/registry.h"
@@ -67,6 +68,8 @@ struct GpuProgram {
     std::uint64_t picked_offset = 0;
 
     std::vector<Kernel> kernels() const;
+    // What a step of one row takes: kernels, and groups of them that nothing separates.
+    StepCounts counts() const;
 };
 
 // Error(unsupported) names a launch that has no GPU kernel.

@@ -13,6 +13,7 @@ MetalExecutable::MetalExecutable(std::shared_ptr<Device> device, const Program& 
       scratch_(device_->allocate(bound.scratch_bytes, "scratch")), record_(device_->allocate(gpu::step_words(program.max_rows) * 4, "step")), picked_offset_(bound.picked_offset), logits_(program.logits),
       logits_type_(program.logits_type), vocab_(program.vocab), max_rows_(program.max_rows) {
     if (logits_type_ != DType::f32) floats_.resize(static_cast<std::size_t>(program.max_outputs) * static_cast<std::size_t>(vocab_));
+    counts_ = bound.counts();
     // Uninitialised reads show: all ones is a NaN in every type.
     std::memset(arena_->contents(), 0xff, arena_->bytes());
     for (const gpu::RopeAngles& rope : bound.ropes) {

@@ -18,9 +18,11 @@ class MetalExecutable final : public Executable {
     std::span<const float> logits() const override;
     void set_timing(bool on) override { timing_ = on; }
     std::span<const LaunchTime> timings() const override { return timings_; }
+    StepCounts counts() const override { return counts_; }
     std::uint64_t scratch_bytes() const override { return arena_->bytes() + scratch_->bytes(); }
 
   private:
+    StepCounts counts_;
     struct Call {
         std::shared_ptr<Pipeline> pipeline;
         std::vector<Binding> bindings;

@@ -17,4 +17,7 @@ struct StepRows {
     std::uint64_t serial = 0;                 // different for every step
 };
 
+// What a step of one row takes on the device: launches, and groups of launches that nothing separates.
+struct StepCounts { int launches = 0, stages = 0; };
+
 }  // namespace forge

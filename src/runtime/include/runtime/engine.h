@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/step_rows.h"
 #include "formats/model_file.h"
 #include "model/spec.h"
 #include "runtime/profile.h"
@@ -71,6 +72,8 @@ class Engine {
     bool follow(const StepInput& first, std::int32_t limit, std::span<std::int32_t> picked, std::span<const float>* logits);
 
     // The texts that `forge inspect` prints.
+    // What a step of one row takes on the device, after launches were put together.
+    StepCounts step_counts() const;
     std::string print_plan(bool fused = true) const;
     std::string print_program(int rows) const;
 

@@ -60,6 +60,8 @@ class Executable {
     virtual void set_timing(bool on) = 0;
     virtual std::span<const LaunchTime> timings() const = 0;   // of the last step
     virtual std::uint64_t scratch_bytes() const = 0;
+    // Of a step of one row; no launches: as the program has them.
+    virtual StepCounts counts() const { return {}; }
     // Calls fn(layer) when a step begins a layer's first launch (-1: what is before the layers, or behind). It must
     // return at once and not throw. Executables on devices with a memory of their own do not call it.
     virtual void on_layer(std::function<void(int)>) {}
