@@ -251,11 +251,12 @@ class Binder {
     }
     void gemm_(GpuLaunch& out) {
         const MatvecShape s = matmul_shape();
-        if (!tensor_fits(common_, s)) return one(out, gemm(common_, s));
+        const bool simd = simd_fits(common_, s);
+        if (!simd && !tensor_fits(common_, s)) return one(out, gemm(common_, s));
         // A tile for every doubling of the rows; any gives the same bits.
         for (int rows = 16, most = integer("max_rows");; rows *= 2) {
-            const TensorTile tile = choose_tensor_tile(common_, s, std::min(rows, most));
-            BoundKernel kernel = bound(gemm_tensor(common_, s, tile));
+            const int upto = std::min(rows, most);
+            BoundKernel kernel = bound(simd ? gemm_simd(common_, s, choose_simd_tile(common_, s, upto)) : gemm_tensor(common_, s, choose_tensor_tile(common_, s, upto)));
             if (!out.variants.empty() && out.variants.back().kernels[0].kernel.name == kernel.kernel.name) out.variants.back().max_rows = std::min(rows, most);
             else out.variants.push_back({std::min(rows, most), {std::move(kernel)}});
             if (rows >= most) break;
@@ -372,6 +373,7 @@ class Binder {
         one(out, launch_->kernel == "attention_decode"    ? attention_decode(common_, s)
                  : launch_->kernel == "attention_combine" ? attention_combine(common_, s)
                  : flash_fits(common_, s)                 ? attention_flash(common_, s)
+                 : simd_flash_fits(common_, s)            ? attention_simd(common_, s, simd_flash_tiles(common_, s)[0])
                                                           : attention_prefill(common_, s));
     }
 

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "metal_executable.h"
 #include "gpu_backend.h"
 
@@ -16,6 +17,8 @@ class MetalBackend final : public gpu::GpuBackend {
   public:
     explicit MetalBackend(std::shared_ptr<Device> device) : device_(std::move(device)), weights_(std::make_shared<Weights>(device_)) {
         limits_.threadgroup_bytes = static_cast<int>(device_->info().threadgroup_bytes);
+        // FORGE_METAL_MATRICES=0: products of many rows and prompts' attention without them, to compare and to debug.
+        if (environment("FORGE_METAL_MATRICES") != "0") limits_.tensor = gpu::Tensor::simdgroup;
     }
     BackendLimits limits() const override { return {fmt::format("Metal {}", device_->info().name), 1, device_->info().working_set_bytes}; }
     std::shared_ptr<Cache> create_cache(std::span<const CacheLayer> layers, int slots, int capacity, DType type) override {

@@ -89,8 +89,8 @@ GridSize grid_size(const Grid& grid, const StepRows& step) {
 std::string source(Target target, std::span<const Kernel> kernels) {
     std::string s(target == Target::metal ? text::prelude_metal : text::prelude_cuda);
     for (const std::string_view t : {text::types, text::rows, text::delta, text::formats, text::matvec, text::gemm, text::attention, text::experts, text::pick}) s += t;
-    if (target == Target::cuda)
-        for (const std::string_view t : {text::tensor, text::flash}) s += t;
+    if (target == Target::cuda) s.append(text::tensor).append(text::flash);
+    else s.append(text::simd_gemm).append(text::simd_flash);
     std::set<std::string> emitted;
     for (const Kernel& k : kernels)
         if (emitted.insert(k.name).second) s += target == Target::metal ? metal_entry(k) : cuda_entry(k);

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "gpu/builder.h"
+#include "gpu/simd.h"
 
 namespace forge::gpu {
 namespace {
@@ -35,6 +36,20 @@ Operands operands(EntryBuilder& b, const ExpertShape& s) {
 std::string scales(const ExpertShape& s) { return literal(s.w->global_scale) + ", " + literal(s.w2 ? s.w2->global_scale : 1.0f); }
 
 Epilogue epilogue(const ExpertShape& s) { return s.w2 ? Epilogue::act_mul : Epilogue::none; }
+
+MatvecShape one_matrix(const ExpertShape& s) {
+    MatvecShape m;
+    m.w = s.w;
+    m.w2 = s.w2;
+    m.epilogue = epilogue(s);
+    return m;
+}
+
+// What follows the format in the template arguments of products of grouped rows.
+std::string grouped(const Common& c, const ExpertShape& s, const Operands& o) {
+    return fmt::format("{}, {}, {}, {}, {}, {}, {}, {}", o.steps, s.w->cols, s.w->rows, s.experts, s.per_token, s.per_token * c.max_rows, s.per_choice ? 1 : 0,
+                       s.scaled ? 1 : 0);
+}
 
 }  // namespace
 
@@ -83,18 +98,31 @@ Kernel expert_matvec(const Common& c, const ExpertShape& s) {
     return b.finish(kThreads, grid);
 }
 
+Kernel expert_gemm_simd(const Common& c, const ExpertShape& s, const SimdTile& tile) {
+    EntryBuilder b("expert_gemm");
+    const char* t = storage(c.type);
+    const std::string step = b.read("step", "int"), table = b.read("table", "int"), x = b.read("x", t);
+    const Operands o = operands(b, s);
+    b.statement(fmt::format("fk::expert_gemm_simd<{}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type), simd_units(c, tile), format_type(*s.w, false),
+                            grouped(c, s, o), simd_literals(tile), static_cast<int>(epilogue(s)), static_cast<int>(s.act), step, table, o.values, x, b.write("y", t), scales(s),
+                            b.array("memory", "uint4", simd_tile_bytes(tile) / 16)));
+    Grid grid;
+    grid.x = divide_up(s.w->rows, s.w2 ? tile.columns / 2 : tile.columns);
+    grid.rows_per_group = tile.rows;
+    grid.per_row = s.per_token;
+    grid.groups = s.experts;
+    return b.finish(kSimdThreads, grid);
+}
+
 Kernel expert_gemm(const Common& c, const ExpertShape& s) {
+    const MatvecShape matrix = one_matrix(s);
+    if (simd_fits(c, matrix)) return expert_gemm_simd(c, s, choose_simd_tile(c, matrix, 32));   // few rows an expert
     EntryBuilder b("expert_gemm");
     const char* t = storage(c.type);
     const std::string step = b.read("step", "int"), table = b.read("table", "int"), x = b.read("x", t);
     const Operands o = operands(b, s);
     const std::string y = b.write("y", t);
-    const std::string common = fmt::format("{}, {}, {}, {}, {}, {}, {}, {}, {}, {}", type_name(c.type), format_type(*s.w, false), o.steps, s.w->cols, s.w->rows, s.experts,
-                                           s.per_token, s.per_token * c.max_rows, s.per_choice ? 1 : 0, s.scaled ? 1 : 0);
-    MatvecShape matrix;
-    matrix.w = s.w;
-    matrix.w2 = s.w2;
-    matrix.epilogue = epilogue(s);
+    const std::string common = fmt::format("{}, {}, {}", type_name(c.type), format_type(*s.w, false), grouped(c, s, o));
     Grid grid;
     grid.per_row = s.per_token;
     grid.groups = s.experts;

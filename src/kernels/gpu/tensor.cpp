@@ -19,7 +19,7 @@ int residents(const TensorTile& t) { return std::clamp(220 * 1024 / ((t.rows + t
 }  // namespace
 
 bool tensor_fits(const Common& c, const MatvecShape& s) {
-    if (c.limits.tensor == Tensor::none || c.type == DType::f32 || s.w->cols % 8 != 0) return false;
+    if ((c.limits.tensor != Tensor::mma_sync && c.limits.tensor != Tensor::wgmma) || c.type == DType::f32 || s.w->cols % 8 != 0) return false;
     // bf16 and f32 have a range that f16 has not.
     const WeightFormat& f = s.w->format;
     return c.type == DType::bf16 || !f.is_dense() || f.dense_type == DType::f16;
@@ -74,7 +74,7 @@ Kernel gemm_tensor(const Common& c, const MatvecShape& s, const TensorTile& tile
 }
 
 bool flash_fits(const Common& c, const AttentionShape& s) {
-    return c.limits.tensor != Tensor::none && c.type != DType::f32 && s.head_dim % 16 == 0 && s.head_dim <= 256;
+    return (c.limits.tensor == Tensor::mma_sync || c.limits.tensor == Tensor::wgmma) && c.type != DType::f32 && s.head_dim % 16 == 0 && s.head_dim <= 256;
 }
 
 Kernel attention_flash(const Common& c, const AttentionShape& s) {

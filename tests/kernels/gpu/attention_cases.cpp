@@ -71,19 +71,21 @@ gpu::AttentionShape shape_of(const Shape& s) {
     return g;
 }
 
-std::string describe(const char* what, const Shape& s) {
+std::string describe(const std::string& what, const Shape& s) {
     return fmt::format("{} {}:{} x {} window {} softcap {} {}", what, s.heads, s.kv, s.head_dim, s.window, s.softcap, name_of(s.type));
 }
 
-GpuCase attention_case(const Shape& s, bool prefill, bool flash = false) {
+GpuCase attention_case(const Shape& s, bool prefill, bool flash = false, const gpu::SimdFlashTile* simd = nullptr) {
     const int max_rows = rows_of(s).step().m;
     const gpu::Common c = common(s.type, max_rows);
     const gpu::AttentionShape g = shape_of(s);
     std::vector<gpu::Kernel> kernels;
-    if (flash) kernels = {gpu::attention_flash(c, g)};
+    if (simd) kernels = {gpu::attention_simd(c, g, *simd)};
+    else if (flash) kernels = {gpu::attention_flash(c, g)};
     else if (prefill) kernels = {gpu::attention_prefill(c, g)};
     else kernels = {gpu::attention_decode(c, g), gpu::attention_combine(c, g)};
-    return {describe(flash ? "flash" : prefill ? "prefill" : "decode", s), kernels, [=](GpuDevice& device, int order) {
+    const std::string name = simd ? fmt::format("simd {} x {} rows, {} keys{}", simd->simdgroups, simd->rows, simd->keys, simd->shared ? " shared" : "") : flash ? "flash" : prefill ? "prefill" : "decode";
+    return {describe(name, s), kernels, [=](GpuDevice& device, int order) {
                 const Rows rows = rows_of(s);
                 const std::size_t count = static_cast<std::size_t>(max_rows * s.heads * s.head_dim);
                 Caches caches(s, true);
@@ -203,6 +205,41 @@ std::vector<GpuCase> flash_cases(bool full) {
     s.softcap = 3;
     s.type = DType::f16;
     cases.push_back(attention_case(s, true, true));
+    return cases;
+}
+
+// The same on Metal's matrices: every head size, tiles in turns or all of them.
+std::vector<GpuCase> simd_flash_cases(bool full) {
+    std::vector<GpuCase> cases;
+    std::size_t turn = 0;
+    const auto add = [&](const Shape& s, bool every) {
+        gpu::Common c = common(s.type, 9);
+        c.limits.tensor = gpu::Tensor::simdgroup;
+        EXPECT_TRUE(gpu::simd_flash_fits(c, shape_of(s)));
+        const std::vector<gpu::SimdFlashTile> tiles = gpu::simd_flash_tiles(c, shape_of(s));
+        ASSERT_FALSE(tiles.empty());
+        for (std::size_t i = 0; i < (every ? tiles.size() : 1); ++i) {
+            const gpu::SimdFlashTile tile = tiles[every ? i : turn * 5 % tiles.size()];
+            cases.push_back(attention_case(s, true, true, &tile));
+            ++turn;
+        }
+    };
+    for (const DType type : {DType::bf16, DType::f16})
+        for (Shape s : std::vector<Shape>{{9, 3, 64}, {8, 1, 128}, {16, 2, 32}, {4, 4, 16}, {7, 1, 80}, {2, 1, 256}, {6, 2, 96}, {15, 5, 24}, {4, 1, 8}, {2, 2, 192}}) {
+            s.type = type;
+            if (full || type == DType::bf16 || s.head_dim <= 64) {
+                s.rows = {{1, 130, 9}, {0, 0, 3}};
+                add(s, false);
+            }
+            if (!full && (type == DType::f16) != (s.head_dim == 24 || s.head_dim == 80)) continue;
+            s.rows = {{0, 0, full ? 150 : 40}, {2, 63, 37}, {1, 200, 1}, {1, 202, 1}};
+            add(s, full && s.heads <= 8);
+        }
+    Shape s{6, 2, 32, 40, 0, DType::bf16, {{1, 150, 100}, {0, 10, 2}}};
+    add(s, full);
+    s.softcap = 3;
+    s.type = DType::f16;
+    add(s, full);
     return cases;
 }
 

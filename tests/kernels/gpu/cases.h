@@ -30,6 +30,9 @@ std::vector<GpuCase> flash_cases(bool full);    // likewise
 std::vector<GpuCase> attention_cases(bool full);
 std::vector<GpuCase> expert_cases(bool full);
 std::vector<GpuCase> expert_tensor_cases(bool full);   // likewise
+std::vector<GpuCase> simd_cases(bool full);            // Metal's 8x8 matrices
+std::vector<GpuCase> simd_flash_cases(bool full);      // likewise
+std::vector<GpuCase> simd_expert_cases(bool full);     // likewise
 std::vector<GpuCase> delta_cases(bool full);
 std::vector<GpuCase> fusion_cases(bool full);   // fused kernels against those that they replace
 

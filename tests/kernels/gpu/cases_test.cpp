@@ -12,17 +12,23 @@ TEST_P(GpuKernels, MatchThePlainKernels) {
     if (!device) GTEST_SKIP() << reason;
     const std::string_view family = GetParam().first;
     if (!device->tensor() && (family == "tensor" || family == "flash" || family == "expert_tensor")) GTEST_SKIP() << "for NVIDIA's tensor cores";
+    const bool matrices = family.substr(0, 4) == "simd";
+    if (matrices && device->matrix_profiles() == 0) GTEST_SKIP() << "for Metal's matrices";
     const std::vector<GpuCase> cases = GetParam().second(long_tests());
     std::vector<gpu::Kernel> kernels;
     for (const GpuCase& c : cases) kernels.insert(kernels.end(), c.kernels.begin(), c.kernels.end());
-    device->compile(kernels);
-    if (HasFatalFailure()) return;
     int failed = 0;
-    for (const GpuCase& c : cases) {
-        SCOPED_TRACE(c.name);
-        for (int order = 0; order < device->orders(); ++order) c.run(*device, order);
-        failed += HasFailure();
-        if (failed > 20) break;
+    for (int profile = 0; profile < (matrices ? device->matrix_profiles() : 1); ++profile) {
+        if (matrices) device->choose_profile(profile);
+        device->compile(kernels);
+        if (HasFatalFailure()) return;
+        for (const GpuCase& c : cases) {
+            SCOPED_TRACE(c.name + (matrices ? ", profile " + std::to_string(profile) : ""));
+            for (int order = 0; order < device->orders(); ++order)
+                if (!matrices || long_tests() || order == profile) c.run(*device, order);   // an order for each profile, or all
+            failed += HasFailure();
+            if (failed > 20) return;
+        }
     }
     RecordProperty("cases", static_cast<int>(cases.size()));
     std::printf("%zu cases, %zu kernels\n", cases.size(), kernels.size());
@@ -32,7 +38,8 @@ INSTANTIATE_TEST_SUITE_P(All, GpuKernels,
                          testing::Values(std::make_pair("rows", &row_cases), std::make_pair("matvec", &matvec_cases), std::make_pair("gemm", &gemm_cases),
                                          std::make_pair("tensor", &tensor_cases),
                                          std::make_pair("attention", &attention_cases), std::make_pair("flash", &flash_cases), std::make_pair("delta", &delta_cases), std::make_pair("experts", &expert_cases),
-                                         std::make_pair("expert_tensor", &expert_tensor_cases), std::make_pair("fusions", &fusion_cases)),
+                                         std::make_pair("expert_tensor", &expert_tensor_cases), std::make_pair("simd", &simd_cases),
+                                         std::make_pair("simd_flash", &simd_flash_cases), std::make_pair("simd_experts", &simd_expert_cases), std::make_pair("fusions", &fusion_cases)),
                          [](const auto& info) { return std::string(info.param.first); });
 
 }  // namespace

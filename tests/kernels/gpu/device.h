@@ -45,6 +45,10 @@ class GpuDevice {
     virtual int orders() const = 0;
     // Whether kernels for NVIDIA's tensor cores are valid here.
     virtual bool tensor() const { return false; }
+    // Whether kernels for Metal's 8x8 matrices are, and how many chips there are that place a matrix's elements
+    // differently; compile() is for the one that was chosen last.
+    virtual int matrix_profiles() const { return 0; }
+    virtual void choose_profile(int) {}
 };
 
 // Null with a reason when there is none here. Which one a test program has is a matter of what is linked.

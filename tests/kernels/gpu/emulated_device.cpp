@@ -1,6 +1,8 @@
 // Kernels as Metal text, executed by the emulator in its checked mode.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "device.h"
 #include "metal_emu/compile.h"
 
@@ -16,10 +18,13 @@ class EmulatedDevice final : public GpuDevice {
         ASSERT_EQ(error, "");
         // With address spaces: what Metal's compiler would refuse; then instrumented, to run.
         metal_emu::CompileOptions options;
-        options.syntax_only = true;
-        const metal_emu::Compiled typed = metal_emu::compile(library, {}, {}, options);
-        ASSERT_TRUE(typed.ok) << typed.log.substr(0, 4000);
+        if (profile_ == metal_emu::Profile::m1) {
+            options.syntax_only = true;
+            const metal_emu::Compiled typed = metal_emu::compile(library, {}, {}, options);
+            ASSERT_TRUE(typed.ok) << typed.log.substr(0, 4000);
+        }
         options = {};
+        options.profile = profile_;
         options.check = true;
         options.address_spaces = false;
         compiled_ = metal_emu::compile(library, {}, {}, options);
@@ -66,9 +71,12 @@ class EmulatedDevice final : public GpuDevice {
         return findings;
     }
     int orders() const override { return 3; }
+    int matrix_profiles() const override { return 3; }
+    void choose_profile(int profile) override { profile_ = std::array{metal_emu::Profile::m1, metal_emu::Profile::m3, metal_emu::Profile::m5}.at(static_cast<std::size_t>(profile)); }
 
   private:
     metal_emu::Compiled compiled_;
+    metal_emu::Profile profile_ = metal_emu::Profile::m1;
 };
 
 }  // namespace

@@ -14,6 +14,7 @@ struct Shape {
     DType type = DType::bf16;
     bool fused = false, per_choice = false, scaled = false;
     gpu::Tensor tensor = gpu::Tensor::none;
+    gpu::SimdTile simd{};   // with simdgroup: a tile of its own instead of the chosen one
 };
 
 // Distinct choices for every row, uneven across experts: every other row keeps expert 0.
@@ -152,14 +153,15 @@ GpuCase product_case(const NamedFormat& format, Shape s) {
     const bool matrix = s.rows > 8, tensor = s.tensor != gpu::Tensor::none;
     const int max_rows = s.rows + 1;
     const int multiple = format.format.is_dense() ? 8 : std::max(32, format.multiple);
-    s.k = std::max(multiple, 160 / multiple * multiple);
+    if (s.k == 0) s.k = std::max(multiple, 160 / multiple * multiple);
     const Weight one = random_weight(format.format, s.n, s.k, 1);   // shapes alone
     gpu::Common c = common(s.type, max_rows);
     c.limits.tensor = s.tensor;
     const gpu::ExpertShape g{&one, s.fused ? &one : nullptr, s.experts, s.per_token, s.per_choice, s.scaled, ActKind::silu};
-    const gpu::Kernel kernel = matrix ? gpu::expert_gemm(c, g) : gpu::expert_matvec(c, g);
+    const gpu::Kernel kernel = s.simd.rows > 0 ? gpu::expert_gemm_simd(c, g, s.simd) : matrix ? gpu::expert_gemm(c, g) : gpu::expert_matvec(c, g);
+    const DType rounds = tensor && !s.simd.wide ? s.type : DType::f32;
     return {fmt::format("experts {} {} rows {}{}{}", format.name, s.rows, name_of(s.type), s.fused ? " fused" : "", tensor ? " tensor" : ""), {kernel}, [=](GpuDevice& device, int order) {
-                const Stacked gates(format.format, s.experts, s.n, s.k, 10, s.scaled, tensor ? s.type : DType::f32), ups(format.format, s.experts, s.n, s.k, 50, s.scaled, tensor ? s.type : DType::f32);
+                const Stacked gates(format.format, s.experts, s.n, s.k, 10, s.scaled, rounds), ups(format.format, s.experts, s.n, s.k, 50, s.scaled, rounds);
                 const auto routes = some_route(s);
                 const std::vector<std::int32_t> table = plain_table(*routes, s, max_rows);
                 const std::size_t pairs = static_cast<std::size_t>(s.rows * s.per_token), count = pairs * static_cast<std::size_t>(s.n);
@@ -293,6 +295,54 @@ std::vector<GpuCase> expert_tensor_cases(bool) {
                     s.scaled = rows == 9;
                     cases.push_back(product_case(f, s));
                 }
+    return cases;
+}
+
+std::vector<GpuCase> simd_expert_cases(bool full) {
+    std::vector<GpuCase> cases;
+    std::size_t turn = 0;
+    const auto add = [&](const NamedFormat& f, Shape s, bool every) {
+        s.tensor = gpu::Tensor::simdgroup;
+        gpu::Common c = common(s.type, 9);
+        c.limits.tensor = s.tensor;
+        Weight w;
+        w.format = f.format;
+        gpu::MatvecShape g;
+        g.w = &w;
+        g.epilogue = s.fused ? Epilogue::act_mul : Epilogue::none;
+        const std::vector<gpu::SimdTile> tiles = gpu::simd_tiles(c, g);
+        for (std::size_t i = 0; i < (every ? tiles.size() : 1); ++i) {
+            s.simd = tiles[every ? i : turn * 5 % tiles.size()];
+            cases.push_back(product_case(f, s));
+            ++turn;
+        }
+    };
+    for (const NamedFormat& f : all_formats()) {
+        if (f.tiled || (!full && f.name != "gguf bf16" && f.name != "gguf f32" && f.name != "gguf q4_0" && f.name != "gguf q6_k" && f.name != "gguf nvfp4" && f.name != "mlx mxfp8")) continue;
+        for (const int rows : {9, 90}) {
+            Shape s;
+            s.rows = rows;
+            s.n = rows == 9 ? 37 : 100;
+            s.type = rows == 9 ? DType::bf16 : DType::f16;
+            s.fused = true;
+            add(f, s, full && rows == 9 && f.name.find("gguf") == 0);
+            s.fused = false;
+            s.per_choice = true;
+            s.scaled = rows == 9;
+            add(f, s, false);
+        }
+        if (f.name != "gguf bf16") continue;
+        Shape s;   // the tile that is chosen; more grouped rows than 16 bits count
+        s.tensor = gpu::Tensor::simdgroup;
+        s.rows = 40;
+        cases.push_back(product_case(f, s));
+        s.experts = 4;
+        s.per_token = 4;
+        s.rows = 8200;
+        s.n = s.k = 8;
+        s.per_choice = true;
+        cases.push_back(product_case(f, s));
+    }
     return cases;
 }
 

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <array>
+
 #include "cases.h"
 #include "kernels/matmul/matmul.h"
 
@@ -17,6 +19,7 @@ struct Shape {
     bool fast = true, wide = false;
     gpu::Tensor tensor = gpu::Tensor::none;
     gpu::TensorTile tile{};
+    gpu::SimdTile simd{};   // tensor is simdgroup
 };
 
 // Matrix units take weights rounded to T: the same matrix in f32, with every element rounded.
@@ -65,9 +68,14 @@ GpuCase matmul_case(const NamedFormat& format, Shape s, bool matrix) {
     c.limits.wide = s.wide;
     c.limits.tensor = s.tensor;
     const bool tensor = s.tensor != gpu::Tensor::none;
-    const gpu::Kernel k = tensor ? gpu::gemm_tensor(c, g, s.tile) : matrix ? gpu::gemm(c, g) : gpu::matvec(c, g);
-    const auto reference = tensor ? rounded_weight(*w, s.type) : w, reference2 = tensor ? rounded_weight(*w2, s.type) : w2;
-    const std::string name = fmt::format("{} {} n {} k {} rows {} of {} {}", tensor ? fmt::format("tensor {}x{}", s.tile.rows, s.tile.columns) : matrix ? "gemm" : "matvec", format.name, s.n, s.k, s.rows, s.variant, name_of(s.type));
+    const bool simd = s.tensor == gpu::Tensor::simdgroup, rounds = tensor && !s.simd.wide;
+    const gpu::Kernel k = simd ? gpu::gemm_simd(c, g, s.simd) : tensor ? gpu::gemm_tensor(c, g, s.tile) : matrix ? gpu::gemm(c, g) : gpu::matvec(c, g);
+    const auto reference = rounds ? rounded_weight(*w, s.type) : w, reference2 = rounds ? rounded_weight(*w2, s.type) : w2;
+    const std::string kernel = simd     ? fmt::format("simd {}x{}x{}{}{}", s.simd.rows, s.simd.columns, s.simd.depth, s.simd.wide ? " wide" : "", s.simd.ahead ? " ahead" : "")
+                               : tensor ? fmt::format("tensor {}x{}", s.tile.rows, s.tile.columns)
+                               : matrix ? "gemm"
+                                        : "matvec";
+    const std::string name = fmt::format("{} {} n {} k {} rows {} of {} {}", kernel, format.name, s.n, s.k, s.rows, s.variant, name_of(s.type));
     return {name, {k}, [=](GpuDevice& device, int order) {
                 const std::size_t inputs = static_cast<std::size_t>(s.rows) * static_cast<std::size_t>(s.k), count = static_cast<std::size_t>(s.rows) * static_cast<std::size_t>(s.n);
                 const DType out = s.f32_out ? DType::f32 : s.type;
@@ -293,6 +301,85 @@ std::vector<GpuCase> tensor_cases(bool full) {
                 cases.push_back(matmul_case(named("gguf bf16"), s, true));
             }
         }
+    }
+    return cases;
+}
+
+// Every format, epilogue and tile; ragged rows, columns and sums. A sample takes tiles and rows in turns.
+std::vector<GpuCase> simd_cases(bool full) {
+    std::vector<GpuCase> cases;
+    const auto tiles_of = [](const NamedFormat& f, DType type, Epilogue epilogue) {
+        gpu::Common c = common(type, 9);
+        c.limits.tensor = gpu::Tensor::simdgroup;
+        Weight w;
+        w.format = f.format;
+        gpu::MatvecShape g;
+        g.w = &w;
+        g.epilogue = epilogue;
+        EXPECT_TRUE(gpu::simd_fits(c, g));
+        return gpu::simd_tiles(c, g);
+    };
+    constexpr std::array rows_in_turn{9, 33, 65};
+    std::size_t turn = 0;
+    // One tile, or all of them.
+    const auto add = [&](const NamedFormat& f, Shape s, bool every) {
+        s.tensor = gpu::Tensor::simdgroup;
+        const std::vector<gpu::SimdTile> tiles = tiles_of(f, s.type, s.epilogue);
+        for (std::size_t i = 0; i < (every ? tiles.size() : 1); ++i) {
+            s.simd = tiles[every ? i : turn * 5 % tiles.size()];
+            cases.push_back(matmul_case(f, s, true));
+            ++turn;
+        }
+    };
+    for (const NamedFormat& f : all_formats()) {
+        if (f.tiled || (!full && f.name.find("gguf") != 0 && f.name.find("mxfp8") == std::string::npos && f.name.find("/64 bf16") == std::string::npos)) continue;
+        for (const DType type : {DType::bf16, DType::f16})
+            for (std::size_t i = 0; i < (full ? rows_in_turn.size() : 1); ++i) {
+                Shape s;
+                s.type = type;
+                s.rows = rows_in_turn[(turn + i) % rows_in_turn.size()];
+                s.n = full && i == 0 ? 150 : 37;
+                s.k = columns(f, f.format.is_dense() ? 100 : 160);
+                s.f32_out = i == 1;
+                add(f, s, false);
+            }
+    }
+    for (const char* name : {"gguf bf16", "gguf q4_0", "gguf q6_k"}) {
+        const NamedFormat f = named(name);
+        Shape s;
+        s.n = 70;
+        s.k = columns(f, 100);
+        s.rows = 41;
+        const auto with = [&](auto change) {
+            Shape t = s;
+            change(t);
+            add(f, t, full);
+        };
+        with([](Shape& t) { t.epilogue = Epilogue::add; });
+        with([](Shape& t) { t.epilogue = Epilogue::add, t.n = 72, t.type = DType::f16; });
+        with([](Shape& t) { t.epilogue = Epilogue::act_mul; });
+        with([](Shape& t) { t.epilogue = Epilogue::act_mul, t.act = ActKind::gelu_tanh, t.bias = true, t.n = 76; });
+        with([](Shape& t) { t.bias = true; });
+        with([](Shape& t) { t.f32_out = true, t.softcap = 5, t.outputs = true; });
+    }
+    // Sums that end inside a tile or a unit, rows that are not aligned, floats in tiles.
+    for (const char* name : {"gguf bf16", "gguf f16", "gguf f32"})
+        for (const int k : {4, 8, 37, 72, 200}) {
+            Shape s;
+            s.type = k % 8 == 0 ? DType::f16 : DType::bf16;
+            s.k = k;
+            s.n = 65;
+            s.rows = 33;
+            add(named(name), s, full);
+        }
+    for (const gpu::SimdTile tile : {gpu::SimdTile{64, 64, 32, false, true}, gpu::SimdTile{64, 64, 32, true, true}}) {   // sums over many tiles
+        Shape s;
+        s.tensor = gpu::Tensor::simdgroup;
+        s.simd = tile;
+        s.k = 1096;
+        s.n = 130;
+        s.rows = 70;
+        cases.push_back(matmul_case(named("gguf bf16"), s, true));
     }
     return cases;
 }

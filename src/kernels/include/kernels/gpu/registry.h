@@ -10,14 +10,14 @@
 namespace forge::gpu {
 
 // Matrix units that kernels are made for.
-enum class Tensor : std::uint8_t { none, mma_sync, wgmma };
+enum class Tensor : std::uint8_t { none, mma_sync, wgmma, simdgroup };   // the last one: Metal's 8x8 matrices
 
 // What a kernel may use of a device.
 struct Limits {
     int threadgroup_bytes = 32 * 1024;
     int cores = 8;             // threadgroups that run at a time, roughly; grids of resident kernels
     bool fast_codes = true;    // 4-bit codes through a float's mantissa (16-bit activations only)
-    Tensor tensor = Tensor::none;   // CUDA only
+    Tensor tensor = Tensor::none;
     bool join = true;          // products that nothing separates run in one launch
     bool wide = false;         // tiles for few rows that a large GPU reads memory fastest with (matmul.cpp)
 };
@@ -49,7 +49,7 @@ Kernel matvec(const Common& c, const MatvecShape& s);
 // More than 8 rows; x is plain rows (operand "packed").
 Kernel gemm(const Common& c, const MatvecShape& s);
 
-// The same on matrix units, which are right for this weight and these activations; tiles of rows x columns.
+// The same on tensor cores, where they are right for this weight and these activations; tiles of rows x columns.
 bool tensor_fits(const Common& c, const MatvecShape& s);
 struct TensorTile {
     int rows, columns, stages;
@@ -59,6 +59,19 @@ std::vector<TensorTile> tensor_tiles(const Common& c, const MatvecShape& s);
 // The fastest for that many rows, by its waves over the device.
 TensorTile choose_tensor_tile(const Common& c, const MatvecShape& s, int rows);
 Kernel gemm_tensor(const Common& c, const MatvecShape& s, const TensorTile& tile);
+
+// The same on Metal's matrices. `depth`: columns of x that are in threadgroup memory at a time. wide: tiles of floats,
+// for weights that f16 has no room for. ahead: the next tile is loaded beside the products of this one.
+bool simd_fits(const Common& c, const MatvecShape& s);
+struct SimdTile {
+    int rows, columns, depth;
+    bool wide, ahead;
+    bool operator==(const SimdTile&) const = default;
+};
+// Every tile that can be used; all give the same bits.
+std::vector<SimdTile> simd_tiles(const Common& c, const MatvecShape& s);
+SimdTile choose_simd_tile(const Common& c, const MatvecShape& s, int rows);
+Kernel gemm_simd(const Common& c, const MatvecShape& s, const SimdTile& tile);
 
 Kernel embed(const Common& c, const Weight& table, float scale);
 // `formula` is ignored without a weight. x, weight, residual and y as the launch names them.
@@ -95,9 +108,19 @@ Kernel qk_prepare(const Common& c, const AttentionShape& s);
 Kernel attention_decode(const Common& c, const AttentionShape& s);
 Kernel attention_combine(const Common& c, const AttentionShape& s);
 Kernel attention_prefill(const Common& c, const AttentionShape& s);
-// Prefill on matrix units.
+// Prefill on tensor cores.
 bool flash_fits(const Common& c, const AttentionShape& s);
 Kernel attention_flash(const Common& c, const AttentionShape& s);
+// Prefill on Metal's matrices. rows: of a simdgroup, 8 or 16. shared: keys and values take turns in one tile.
+bool simd_flash_fits(const Common& c, const AttentionShape& s);
+struct SimdFlashTile {
+    int simdgroups, rows, keys;
+    bool shared;
+    bool operator==(const SimdFlashTile&) const = default;
+};
+// Every tile that can be used, the default first.
+std::vector<SimdFlashTile> simd_flash_tiles(const Common& c, const AttentionShape& s);
+Kernel attention_simd(const Common& c, const AttentionShape& s, const SimdFlashTile& tile);
 
 // Gated DeltaNet; kernels/delta says what each computes. Any number of rows.
 struct DeltaShape {
@@ -134,6 +157,8 @@ struct ExpertShape {
 std::size_t expert_stride(const Weight& w, int plane);
 Kernel expert_matvec(const Common& c, const ExpertShape& s);
 Kernel expert_gemm(const Common& c, const ExpertShape& s);
+// Where simd_fits(); expert_gemm() chooses a tile.
+Kernel expert_gemm_simd(const Common& c, const ExpertShape& s, const SimdTile& tile);
 struct CombineShape {
     int per_token = 0, width = 0, experts = 0;
     bool table = false, shared = false, residual = false;
