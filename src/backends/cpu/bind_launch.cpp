@@ -72,7 +72,7 @@ AttentionParams attention(const Reader& r) {
     p.n_heads = r.integer("n_heads");
     p.n_kv_heads = r.integer("n_kv_heads");
     p.head_dim = r.integer("head_dim");
-    p.q = r.memory("q");
+    p.q = r.memory_or_null("q");   // the combination of parts has none
     p.out = r.memory_or_null("y");
     p.scale = r.number("scale");
     p.softcap = r.number("softcap");
