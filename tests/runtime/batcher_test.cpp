@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <future>
+#include <thread>
 
 #include "base/error.h"
 #include "reference_file.h"
@@ -170,6 +172,11 @@ void share_a_long_beginning(const char* model, int chunk, bool cancel, std::size
     std::promise<void> ended;
     BatchRequest first;
     first.prompt = prompts[0];
+    first.generate.max_tokens = 150;   // so slowly that it is cancelled long before its end
+    first.on_token = [](std::int32_t, std::span<const float>) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(4));
+        return true;
+    };
     first.on_done = [&](FinishReason reason, const BatchStats&) {
         EXPECT_EQ(reason, FinishReason::cancelled);
         ended.set_value();
