@@ -52,6 +52,12 @@ TEST(Passes, FuseAPlainLayer) {
                            "take_rows matmul matmul matmul qk_prepare attention take_rows matmul matmul matmul matmul");
 }
 
+TEST(Passes, AGpusAttentionPreparesWhatItReads) {
+    Plan plan = build_plan(tiny_model({.layers = 1}));
+    run_passes(plan, std::vector<std::string>{"trim_outputs"}, PassTarget::gpu);
+    EXPECT_EQ(kinds(plan), "rope_table embed matmul matmul matmul attention matmul matmul matmul take_rows matmul");
+}
+
 TEST(Passes, SandwichNormsAddTheResidual) {
     Plan plan = build_plan(tiny_model({.sandwich = true, .layers = 1}));
     run_passes(plan, {});
@@ -73,11 +79,12 @@ TEST(Passes, BiasesStayWithTheirMatmul) {
 
 TEST(Passes, EachCanBeSwitchedOff) {
     const Plan unfused = build_plan(tiny_model());
-    for (const Pass& pass : all_passes()) {
-        Plan plan = unfused;
-        const std::vector<std::string> off{std::string(pass.name)};
-        for (const PassReport& report : run_passes(plan, off)) EXPECT_EQ(report.skipped, report.name == pass.name);
-    }
+    for (const PassTarget target : {PassTarget::cpu, PassTarget::gpu, PassTarget::any})
+        for (const Pass& pass : all_passes()) {
+            Plan plan = unfused;
+            const std::vector<std::string> off{std::string(pass.name)};
+            for (const PassReport& report : run_passes(plan, off, target)) EXPECT_EQ(report.skipped, report.name == pass.name);
+        }
     Plan plan = unfused;
     run_passes(plan, std::vector<std::string>{"all"});
     EXPECT_EQ(print(plan), print(unfused));
