@@ -40,8 +40,8 @@ Kernel qk_prepare(const Common& c, const AttentionShape& s) {
     const char* t = storage(c.type);
     const std::string step = b.read("step", "int"), q = b.read("q", t), k = s.writes ? b.read("k", t) : q,
                       v = s.writes && !s.v_from_k ? b.read("v", t) : k;
-    const std::string q_norm = s.q_norm ? "(DEVICE const float*)" + b.read("q_norm.codes", "uchar") : b.absent("float"),
-                      k_norm = s.k_norm ? "(DEVICE const float*)" + b.read("k_norm.codes", "uchar") : b.absent("float");
+    const std::string q_norm = b.vector(s.q_norm, "q_norm"),
+                      k_norm = b.vector(s.k_norm, "k_norm");
     const std::string rope = b.read("rope_angles", "float"), y = b.write("y", t);
     const std::string keys = s.writes ? b.write("keys", t) : b.absent_output(t), values = s.writes ? b.write("values", t) : b.absent_output(t);
     const int formula = static_cast<int>(s.formula);
@@ -63,8 +63,8 @@ Kernel attention_decode(const Common& c, const AttentionShape& s) {
         const int formula = static_cast<int>(s.formula);
         if (s.writes) k = v = b.read("k", t);
         if (s.writes && !s.v_from_k) v = b.read("v", t);
-        if (s.q_norm) q_norm = "(DEVICE const float*)" + b.read("q_norm.codes", "uchar");
-        if (s.k_norm) k_norm = "(DEVICE const float*)" + b.read("k_norm.codes", "uchar");
+        if (s.q_norm) q_norm = b.vector(true, "q_norm");
+        if (s.k_norm) k_norm = b.vector(true, "k_norm");
         rope = b.read("rope_angles", "float");
         form = fmt::format("fk::PrepareForm<{}, {}, {}, {}, {}, {}, {}>", s.rope_half, s.q_norm ? formula : 3, s.k_norm ? formula : 3, s.gated ? 1 : 0, s.v_norm ? 1 : 0,
                            s.v_from_k ? 1 : 0, s.writes ? 1 : 0);

@@ -120,4 +120,19 @@ void name_kernel(Kernel& kernel_) {
     kernel_.name = fmt::format("{}_{:016x}", kernel_.family, hash);
 }
 
+ProductNames product_parameters(EntryBuilder& b, const Common& c, const MatvecShape& s) {
+    ProductNames p;
+    const char* t = storage(c.type);
+    p.step = b.read("step", "int");
+    p.x = b.read("packed", t);
+    b.planes("w1", "weight", *s.w);
+    if (s.w2) b.planes("w2", "weight2", *s.w2);
+    p.bias = b.vector(s.bias, "bias");
+    p.bias2 = b.vector(s.bias && s.w2, "bias2");
+    p.residual = s.epilogue == Epilogue::add ? b.read("residual", t) : p.x;
+    p.y = s.f32_out ? b.absent_output(t) : b.write("y", t);
+    p.y32 = s.f32_out ? b.write("y", "float") : b.absent_output("float");
+    return p;
+}
+
 }  // namespace forge::gpu

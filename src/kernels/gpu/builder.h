@@ -34,6 +34,10 @@ class EntryBuilder {
     std::string write(const std::string& name, const std::string& type);
     // An argument that the body does not touch: any pointer of that type.
     static std::string absent(const std::string& type) { return "(DEVICE const " + type + "*)step"; }
+    // A vector of floats, bound as a dense weight; `there`: whether the launch has it.
+    std::string vector(bool there, const std::string& operand) {
+        return there ? "(DEVICE const float*)" + read(operand + ".codes", "uchar") : absent("float");
+    }
     static std::string absent_output(const std::string& type) { return "(DEVICE " + type + "*)(ulong)0"; }
     // Declares fk::Planes `variable` of an operand.
     void planes(const std::string& variable, const std::string& operand, const Weight& w);
@@ -44,6 +48,10 @@ class EntryBuilder {
   private:
     Kernel kernel_;
 };
+
+// The parameters of a product of packed rows, in the order in which every such body takes them.
+struct ProductNames { std::string step, x, bias, bias2, residual, y, y32; };
+ProductNames product_parameters(EntryBuilder& b, const Common& c, const MatvecShape& s);
 
 inline int divide_up(long a, long b) { return static_cast<int>((a + b - 1) / b); }
 

@@ -6,7 +6,7 @@ Kernel conv(const Common& c, const DeltaShape& s) {
     EntryBuilder b("conv");
     const char* t = storage(c.type);
     const int threads = 64;
-    const std::string step = b.read("step", "int"), u = b.read("u", t), weight = "(DEVICE const float*)" + b.read("weight.codes", "uchar"), state = b.write("state", t);
+    const std::string step = b.read("step", "int"), u = b.read("u", t), weight = b.vector(true, "weight"), state = b.write("state", t);
     b.statement(fmt::format("fk::conv<{}, {}, {}, {}, {}>({}, {}, {}, {}, {}, id);", type_name(c.type), s.channels(), s.conv_kernel, c.max_rows, threads, step, u, weight, state,
                             b.write("y", t)));
     return b.finish(threads, {divide_up(s.channels(), threads), 0});
@@ -18,7 +18,7 @@ Kernel delta(const Common& c, const DeltaShape& s) {
     // Up to 32 values of a column a thread.
     const int groups = s.k_dim > 128 ? 8 : s.k_dim > 32 ? 4 : 1;
     const std::string step = b.read("step", "int"), x = b.read("c", t), beta = b.read("b", t), alpha = b.read("a", t),
-                      a_log = "(DEVICE const float*)" + b.read("a_log.codes", "uchar"), dt_bias = "(DEVICE const float*)" + b.read("dt_bias.codes", "uchar"),
+                      a_log = b.vector(true, "a_log"), dt_bias = b.vector(true, "dt_bias"),
                       state = b.write("state", "float"), y = b.write("y", t);
     b.statement(fmt::format("fk::delta<{}, {}, {}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type), s.n_k_heads, s.n_v_heads, s.k_dim, s.v_dim,
                             s.tiled_heads ? 1 : 0, s.negative_exp ? 1 : 0, groups, c.max_rows, step, x, beta, alpha, a_log, dt_bias, state, y,
@@ -29,7 +29,7 @@ Kernel delta(const Common& c, const DeltaShape& s) {
 Kernel gated_norm(const Common& c, int heads, int width, float eps, const char* weight_name, const char* y) {
     EntryBuilder b("gated_norm");
     const char* t = storage(c.type);
-    const std::string step = b.read("step", "int"), x = b.read("x", t), z = b.read("z", t), weight = "(DEVICE const float*)" + b.read(std::string(weight_name) + ".codes", "uchar");
+    const std::string step = b.read("step", "int"), x = b.read("x", t), z = b.read("z", t), weight = b.vector(true, weight_name);
     b.statement(fmt::format("fk::gated_norm<{}, {}, {}>({}, {}, {}, {}, {}, {}, id);", type_name(c.type), heads, width, step, x, z, weight, b.write(y, t), literal(eps)));
     return b.finish(32, {heads});
 }

@@ -65,7 +65,7 @@ std::size_t group_table_words(int experts, int per_token, int rows) {
 Kernel route(const Common& c, const RouteShape& s) {
     EntryBuilder b("route");
     const std::string step = b.read("step", "int"), logits = b.read("logits", storage(c.type));
-    const std::string scale = s.scaled ? "(DEVICE const float*)" + b.read("expert_scale.codes", "uchar") : EntryBuilder::absent("float");
+    const std::string scale = b.vector(s.scaled, "expert_scale");
     b.statement(fmt::format("fk::route<{}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, id);", type_name(c.type), s.experts, s.per_token, s.normalise ? 1 : 0,
                             s.round_weights ? 1 : 0, s.scaled ? 1 : 0, step, logits, scale, b.write("route", "uint"), literal(s.logit_scale)));
     return b.finish(32, {});

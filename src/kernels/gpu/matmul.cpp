@@ -86,10 +86,6 @@ Tile choose(const Common& c, const MatvecShape& s) {
 
 bool fast_codes(const Common& c) { return c.limits.fast_codes && c.type != DType::f32; }
 
-std::string vector_or_absent(EntryBuilder& b, bool there, const std::string& operand) {
-    return there ? "(DEVICE const float*)" + b.read(operand + ".codes", "uchar") : EntryBuilder::absent("float");
-}
-
 }  // namespace
 
 // Kernels that are split need a little more (8 simdgroups, 8 rows of x, strips of 2).
@@ -102,8 +98,8 @@ Kernel matvec(const Common& c, const MatvecShape& s) {
     const std::string step = b.read("step", "int"), x = b.read("x", t);
     b.planes("w1", "weight", *s.w);
     if (s.w2) b.planes("w2", "weight2", *s.w2);
-    const std::string norm = vector_or_absent(b, s.norm || s.gated_head > 0, "norm_weight"), bias = vector_or_absent(b, s.bias, "bias"),
-                      bias2 = vector_or_absent(b, s.bias && s.w2, "bias2"), conv_weight = vector_or_absent(b, s.conv, "conv_weight");
+    const std::string norm = b.vector(s.norm || s.gated_head > 0, "norm_weight"), bias = b.vector(s.bias, "bias"),
+                      bias2 = b.vector(s.bias && s.w2, "bias2"), conv_weight = b.vector(s.conv, "conv_weight");
     const std::string z = s.gated_head > 0 ? b.read("z", t) : x, residual = s.epilogue == Epilogue::add ? b.read("residual", t) : x;
     const std::string state = s.conv ? b.write("conv_state", t) : EntryBuilder::absent_output(t);
     const std::string y = s.f32_out ? b.absent_output(t) : b.write("y", t), y32 = s.f32_out ? b.write("y", "float") : b.absent_output("float");
@@ -128,18 +124,12 @@ Kernel matvec(const Common& c, const MatvecShape& s) {
 
 Kernel gemm(const Common& c, const MatvecShape& s) {
     EntryBuilder b("gemm");
-    const char* t = storage(c.type);
-    const std::string step = b.read("step", "int"), x = b.read("packed", t);
-    b.planes("w1", "weight", *s.w);
-    if (s.w2) b.planes("w2", "weight2", *s.w2);
-    const std::string bias = vector_or_absent(b, s.bias, "bias"), bias2 = vector_or_absent(b, s.bias && s.w2, "bias2");
-    const std::string residual = s.epilogue == Epilogue::add ? b.read("residual", t) : x;
-    const std::string y = s.f32_out ? b.absent_output(t) : b.write("y", t), y32 = s.f32_out ? b.write("y", "float") : b.absent_output("float");
+    const ProductNames p = product_parameters(b, c, s);
     const std::string xs = b.array("xs", "float", 32 * 33), ws = b.array("ws", "float", 64 * 33),
                       ws2 = b.array("ws2", "float", s.w2 ? 64 * 33 : 1);
     b.statement(fmt::format("fk::gemm<{}, {}, {}, {}, {}, {}, {}, {}, {}>({}, w1, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type),
                             format_type(*s.w, false), s.w->cols, s.w->rows, static_cast<int>(s.epilogue), static_cast<int>(s.act), s.bias ? 1 : 0,
-                            s.f32_out ? 1 : 0, s.output_rows ? 1 : 0, step, s.w2 ? "w2" : "w1", x, bias, bias2, residual, y, y32, literal(s.w->global_scale),
+                            s.f32_out ? 1 : 0, s.output_rows ? 1 : 0, p.step, s.w2 ? "w2" : "w1", p.x, p.bias, p.bias2, p.residual, p.y, p.y32, literal(s.w->global_scale),
                             literal(s.w2 ? s.w2->global_scale : 1.0f), literal(s.softcap), xs, ws, ws2));
     return b.finish(128, {divide_up(s.w->rows, 64), 32, 0, 0, s.output_rows});
 }

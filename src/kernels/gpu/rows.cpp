@@ -23,7 +23,7 @@ Kernel norm(const Common& c, const NormShape& s) {
     EntryBuilder b("norm");
     const char* t = storage(c.type);
     const std::string step = b.read("step", "int"), x = b.read(s.x, t);
-    const std::string w = s.weight ? "(DEVICE const float*)" + b.read(std::string(s.w) + ".codes", "uchar") : b.absent("float");
+    const std::string w = b.vector(s.weight, s.w);
     const std::string residual = s.residual ? b.read("residual", t) : x;
     const int threads = kNormThreads;
     b.statement(fmt::format("fk::norm<{}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type), s.width, s.groups,
@@ -44,7 +44,7 @@ Kernel scale(const Common& c, int width, float factor, bool weight) {
     EntryBuilder b("scale");
     const char* t = storage(c.type);
     const std::string step = b.read("step", "int"), x = b.read("x", t);
-    const std::string w = weight ? "(DEVICE const float*)" + b.read("weight.codes", "uchar") : b.absent("float");
+    const std::string w = b.vector(weight, "weight");
     b.statement(fmt::format("fk::scale<{}, {}, {}>({}, {}, {}, {}, {}, {}, id);", type_name(c.type), width, kThreads, step, x, w, b.write("y", t), literal(factor),
                             weight ? 1 : 0));
     return b.finish(kThreads, over_elements(width));

@@ -54,21 +54,12 @@ TensorTile choose_tensor_tile(const Common& c, const MatvecShape& s, int rows) {
 
 Kernel gemm_tensor(const Common& c, const MatvecShape& s, const TensorTile& tile) {
     EntryBuilder b("gemm");
-    const char* t = storage(c.type);
-    const std::string step = b.read("step", "int"), x = b.read("packed", t);
-    b.planes("w1", "weight", *s.w);
-    if (s.w2) b.planes("w2", "weight2", *s.w2);
-    const auto vector = [&](bool there, const char* operand) {
-        return there ? "(const float*)" + b.read(std::string(operand) + ".codes", "uchar") : EntryBuilder::absent("float");
-    };
-    const std::string bias = vector(s.bias, "bias"), bias2 = vector(s.bias && s.w2, "bias2");
-    const std::string residual = s.epilogue == Epilogue::add ? b.read("residual", t) : x;
-    const std::string y = s.f32_out ? b.absent_output(t) : b.write("y", t), y32 = s.f32_out ? b.write("y", "float") : b.absent_output("float");
+    const ProductNames p = product_parameters(b, c, s);
     const std::string memory = b.array("memory", "uint4", (tile.rows + tile.columns) * 8 * tile.stages + 64);
     b.statement(fmt::format("fk::gemm_tensor<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>({}, w1, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type),
                             format_type(*s.w, false), s.w->cols, s.w->rows, tile.rows, tile.columns, tile.stages, c.limits.tensor == Tensor::wgmma ? 1 : 0,
-                            static_cast<int>(s.epilogue), static_cast<int>(s.act), s.bias ? 1 : 0, s.f32_out ? 1 : 0, s.output_rows ? 1 : 0, step,
-                            s.w2 ? "w2" : "w1", x, bias, bias2, residual, y, y32, literal(s.w->global_scale), literal(s.w2 ? s.w2->global_scale : 1.0f),
+                            static_cast<int>(s.epilogue), static_cast<int>(s.act), s.bias ? 1 : 0, s.f32_out ? 1 : 0, s.output_rows ? 1 : 0, p.step,
+                            s.w2 ? "w2" : "w1", p.x, p.bias, p.bias2, p.residual, p.y, p.y32, literal(s.w->global_scale), literal(s.w2 ? s.w2->global_scale : 1.0f),
                             literal(s.softcap), memory));
     return b.finish(2 * tile.rows, {divide_up(columns_of(s), tile.columns), tile.rows, 0, 0, s.output_rows});
 }

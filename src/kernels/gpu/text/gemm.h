@@ -62,19 +62,10 @@ FK_FN void gemm_tile(uint m0, uint rows, uint n0, DEVICE const int* from, THREAD
         const uint m = m0 + tm + i / 4, n = n0 + tn + 16 * (i % 4);
         if (m >= rows || n >= N) continue;
         const ulong at = (ulong)m * N + n;
-        float v = acc[i];
-        if (BIAS) v += bias1[n];
-        if (F32_OUT) {
-            y32[at] = softcap != 0.0f ? softcap * tanh(v / softcap) : v;
-            continue;
-        }
-        if (EPI == EPI_ADD) v = T::get(residual[at]) + rounded<T>(v);
-        if (EPI == EPI_ACT) {
-            float up = acc2[i % (EPI == EPI_ACT ? 16 : 1)];
-            if (BIAS) up += bias2[n];
-            v = rounded<T>(activate<ACT>(rounded<T>(v))) * rounded<T>(up);
-        }
-        y[at] = T::put(v);
+        const float v = finished<T, EPI, ACT, BIAS, F32_OUT>(acc[i], EPI == EPI_ACT ? acc2[i % (EPI == EPI_ACT ? 16 : 1)] : 0.0f,
+                                                             EPI == EPI_ADD ? T::get(residual[at]) : 0.0f, bias1, bias2, n, softcap);
+        if (F32_OUT) y32[at] = v;
+        else y[at] = T::put(v);
     }
 }
 

@@ -3,6 +3,20 @@
 namespace fk {
 
 enum { EPI_NONE, EPI_ADD, EPI_ACT, EPI_CONV };
+
+// What a product's sum goes through on its way out: bias, soft cap (f32 results only), residual or activation, each
+// rounded to T where the reference rounds. `up`: the sum of the second matrix (EPI_ACT).
+template <class T, int EPI, int ACT, int BIAS, int F32_OUT>
+FK_FN float finished(float v, float up, float residual, DEVICE const float* bias1, DEVICE const float* bias2, uint n, float softcap) {
+    if (BIAS) v += bias1[n];
+    if (F32_OUT) return softcap != 0.0f ? softcap * tanh(v / softcap) : v;
+    if (EPI == EPI_ADD) v = residual + rounded<T>(v);
+    if (EPI == EPI_ACT) {
+        if (BIAS) up += bias2[n];
+        v = rounded<T>(activate<ACT>(rounded<T>(v))) * rounded<T>(up);
+    }
+    return v;
+}
 // What happens to x first: one of the norms (types.h), nothing, or a norm of each head and a gate (delta.h).
 enum { PRO_NONE = 3, PRO_GATED = 4 };
 
@@ -240,17 +254,9 @@ FK_FN void matvec(THREAD const MatvecInputs<T>& in, THREAD const Planes& w1, THR
                     v = (EPI == EPI_ACT ? acc[m * NR + (2 * r) % NR] : acc[m * NR + r]) * in.global1;
                     if (EPI == EPI_ACT) up = acc[m * NR + (2 * r + 1) % NR] * in.global2;
                 }
-        if (BIAS) v += in.bias1[n];
-        if (F32_OUT) {
-            in.y32[at] = in.softcap != 0.0f ? in.softcap * tanh(v / in.softcap) : v;
-        } else {
-            if (EPI == EPI_ADD) v = residual + rounded<T>(v);
-            if (EPI == EPI_ACT) {
-                if (BIAS) up += in.bias2[n];
-                v = rounded<T>(activate<ACT>(rounded<T>(v))) * rounded<T>(up);
-            }
-            in.y[at] = T::put(v);
-        }
+        v = finished<T, EPI, ACT, BIAS, F32_OUT>(v, up, residual, in.bias1, in.bias2, n, in.softcap);
+        if (F32_OUT) in.y32[at] = v;
+        else in.y[at] = T::put(v);
     }
 }
 

@@ -109,16 +109,8 @@ template <class T, int N, int EPI, int ACT, int BIAS, int F32_OUT> struct SumsOu
     DEVICE float* y32;
     float global1, global2, softcap;
     FK_FN float one(ulong at, uint n, float sum, float sum2) const {
-        float v = sum * global1;
-        if (BIAS) v += bias1[n];
-        if (F32_OUT) return softcap != 0.0f ? softcap * tanh(v / softcap) : v;
-        if (EPI == EPI_ADD) v = T::get(residual[at]) + rounded<T>(v);
-        if (EPI == EPI_ACT) {
-            float up = sum2 * global2;
-            if (BIAS) up += bias2[n];
-            v = rounded<T>(activate<ACT>(rounded<T>(v))) * rounded<T>(up);
-        }
-        return v;
+        return finished<T, EPI, ACT, BIAS, F32_OUT>(sum * global1, EPI == EPI_ACT ? sum2 * global2 : 0.0f, EPI == EPI_ADD ? T::get(residual[at]) : 0.0f,
+                                                    bias1, bias2, n, softcap);
     }
     // Columns n .. n + 3 of row m; n is a multiple of 4.
     FK_FN void four(uint m, uint n, THREADGROUP const float* s, THREADGROUP const float* s2) const {

@@ -181,16 +181,8 @@ template <class T, int N, int EPI, int ACT, int BIAS, int F32_OUT> struct Finish
     float* y32;
     float global1, global2, softcap;
     FK_FN float one(ulong at, uint n, float sum, float up) const {
-        float v = sum * global1;
-        if (BIAS) v += bias1[n];
-        if (F32_OUT) return softcap != 0.0f ? softcap * tanh(v / softcap) : v;
-        if (EPI == EPI_ADD) v = T::get(residual[at]) + rounded<T>(v);
-        if (EPI == EPI_ACT) {
-            float u = up * global2;
-            if (BIAS) u += bias2[n];
-            v = rounded<T>(activate<ACT>(rounded<T>(v))) * rounded<T>(u);
-        }
-        return v;
+        return finished<T, EPI, ACT, BIAS, F32_OUT>(sum * global1, EPI == EPI_ACT ? up * global2 : 0.0f, EPI == EPI_ADD ? T::get(residual[at]) : 0.0f,
+                                                    bias1, bias2, n, softcap);
     }
     FK_FN void two(uint m, uint n, float s0, float s1, float up0, float up1) const {
         const ulong at = (ulong)m * N + n;
