@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/progress.h"
 #include "transport/http.h"
 
@@ -45,28 +46,20 @@ void PartialDownload::check_room() const {
 
 void PartialDownload::append(std::span<const std::byte> bytes) {
     if (bytes.size() > size_ - have_) fail(ErrorKind::internal, "{} would grow beyond its {} bytes", path_.string(), size_);
-    while (!bytes.empty()) {
-        const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(have_));
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) fail(ErrorKind::io, "cannot write {}: {}", path_.string(), std::strerror(errno));
-        if (hashed_ == have_) {
-            hasher_.update(bytes.first(static_cast<std::size_t>(n)));
-            hashed_ += static_cast<std::uint64_t>(n);
-        }
-        bytes = bytes.subspan(static_cast<std::size_t>(n));
-        have_ += static_cast<std::uint64_t>(n);
+    write_at(fd_, path_, have_, bytes);
+    if (hashed_ == have_) {
+        hasher_.update(bytes);
+        hashed_ += bytes.size();
     }
+    have_ += bytes.size();
 }
 
 bool PartialDownload::hash_more() {
     if (hashed_ == have_) return false;
     buffer_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(std::uint64_t{1} << 20, have_ - hashed_)));
-    ssize_t n;
-    do n = ::pread(fd_, buffer_.data(), buffer_.size(), static_cast<off_t>(hashed_));
-    while (n < 0 && errno == EINTR);
-    if (n <= 0) fail(ErrorKind::io, "cannot read {} at byte {}: {}", path_.string(), hashed_, n == 0 ? "the file ends" : std::strerror(errno));
-    hasher_.update(std::span(buffer_).first(static_cast<std::size_t>(n)));
-    hashed_ += static_cast<std::uint64_t>(n);
+    read_at(fd_, path_, hashed_, buffer_);
+    hasher_.update(buffer_);
+    hashed_ += buffer_.size();
     return true;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/file_io.h"
 
 namespace forge {
 namespace {
@@ -88,24 +89,8 @@ RangeFile::RangeFile(fs::path path) : path_(std::move(path)) {
 
 RangeFile::~RangeFile() { ::close(fd_); }
 
-void RangeFile::write(std::uint64_t at, std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-        const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(at));
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) fail(ErrorKind::io, "cannot write {}: {}", path_.string(), std::strerror(errno));
-        bytes = bytes.subspan(static_cast<std::size_t>(n));
-        at += static_cast<std::uint64_t>(n);
-    }
-}
+void RangeFile::write(std::uint64_t at, std::span<const std::byte> bytes) { write_at(fd_, path_, at, bytes); }
 
-void RangeFile::read(std::uint64_t at, std::span<std::byte> bytes) const {
-    while (!bytes.empty()) {
-        const ssize_t n = ::pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(at));
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) fail(ErrorKind::io, "cannot read {} at byte {}: {}", path_.string(), at, n == 0 ? "the file ends" : std::strerror(errno));
-        bytes = bytes.subspan(static_cast<std::size_t>(n));
-        at += static_cast<std::uint64_t>(n);
-    }
-}
+void RangeFile::read(std::uint64_t at, std::span<std::byte> bytes) const { read_at(fd_, path_, at, bytes); }
 
 }  // namespace forge

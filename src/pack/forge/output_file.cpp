@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_io.h"
 
 namespace forge {
 
@@ -46,26 +47,9 @@ void OutputFile::resize(std::uint64_t bytes) {
     if (::ftruncate(fd_, static_cast<off_t>(bytes)) != 0) fail(ErrorKind::io, "cannot make {} {} bytes long: {}", path_.string(), bytes, std::strerror(errno));
 }
 
-void OutputFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-        const std::size_t most = std::min<std::size_t>(bytes.size(), std::size_t{1} << 28);
-        const ssize_t written = ::pwrite(fd_, bytes.data(), most, static_cast<off_t>(offset));
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0) fail(ErrorKind::io, "cannot write {}: {}", path_.string(), std::strerror(errno));
-        bytes = bytes.subspan(static_cast<std::size_t>(written));
-        offset += static_cast<std::uint64_t>(written);
-    }
-}
+void OutputFile::write(std::uint64_t offset, std::span<const std::byte> bytes) { write_at(fd_, path_, offset, bytes); }
 
-void OutputFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
-    while (!bytes.empty()) {
-        const ssize_t got = ::pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) fail(ErrorKind::io, "cannot read {} at byte {}: {}", path_.string(), offset, got == 0 ? "the file ends" : std::strerror(errno));
-        bytes = bytes.subspan(static_cast<std::size_t>(got));
-        offset += static_cast<std::uint64_t>(got);
-    }
-}
+void OutputFile::read(std::uint64_t offset, std::span<std::byte> bytes) const { read_at(fd_, path_, offset, bytes); }
 
 void OutputFile::flush() {
     if (::fsync(fd_) != 0) fail(ErrorKind::io, "cannot flush {}: {}", path_.string(), std::strerror(errno));
