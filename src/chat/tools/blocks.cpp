@@ -113,6 +113,18 @@ Block closed_by(std::string_view body, std::size_t at, bool last, std::string_vi
     return {State::done, at, std::move(calls)};   // no closer: what follows is text, or the next opener
 }
 
+// A call whose name is known, or empty for none that is declared: JSON from body[from] on, then the closer.
+Block with_arguments(ParsedCall call, std::string_view body, std::size_t from, bool last, std::string_view closer) {
+    const std::size_t at = skip_white(body, from);
+    if (at == body.size()) return last ? hopeless(at) : more();
+    if (call.name.empty() || body[at] != '{') return give_up(body, last, closer);
+    std::size_t end = 0;
+    const auto value = json_at(body, at, last, end);
+    if (!value) return last ? hopeless(body.size()) : more();
+    call.arguments = arguments_of(*value);
+    return closed_by(body, end, last, closer, {std::move(call)});
+}
+
 // Where a value ends: at a closer that something fitting follows. npos: not known yet.
 std::size_t value_end(std::string_view body, std::size_t from, std::string_view closer, std::initializer_list<std::string_view> followers, bool last) {
     for (std::size_t at = body.find(closer, from); at != npos; at = body.find(closer, at + 1)) {
@@ -375,14 +387,7 @@ Block read_channel(std::string_view body, bool last, const Declared& declared) {
     if (name.starts_with("functions.")) name.remove_prefix(10);
     ParsedCall call;
     call.name = declared.name(name);
-    const std::size_t at = skip_white(body, mark + message.size());
-    if (at == body.size()) return last ? hopeless(at) : more();
-    if (call.name.empty() || body[at] != '{') return give_up(body, last, closer);
-    std::size_t end = 0;
-    const auto value = json_at(body, at, last, end);
-    if (!value) return last ? hopeless(body.size()) : more();
-    call.arguments = arguments_of(*value);
-    return closed_by(body, end, last, closer, {std::move(call)});
+    return with_arguments(std::move(call), body, mark + message.size(), last, closer);
 }
 
 Block read_kimi(std::string_view body, bool last, const Declared& declared) {
@@ -395,14 +400,7 @@ Block read_kimi(std::string_view body, bool last, const Declared& declared) {
     name = name.substr(0, name.rfind(':'));
     if (name.starts_with("functions.")) name.remove_prefix(10);
     call.name = declared.name(name);
-    const std::size_t at = skip_white(body, mark + separator.size());
-    if (at == body.size()) return last ? hopeless(at) : more();
-    if (call.name.empty() || body[at] != '{') return give_up(body, last, closer);
-    std::size_t end = 0;
-    const auto value = json_at(body, at, last, end);
-    if (!value) return last ? hopeless(body.size()) : more();
-    call.arguments = arguments_of(*value);
-    return closed_by(body, end, last, closer, {std::move(call)});
+    return with_arguments(std::move(call), body, mark + separator.size(), last, closer);
 }
 
 namespace {
