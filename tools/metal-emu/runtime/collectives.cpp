@@ -1,6 +1,7 @@
 // What kernels call (shim/emu/types.h): barriers, simdgroup operations, threadgroup variables.
 #include <cstring>
 
+#include "runtime/shadow.h"
 #include "runtime/worker.h"
 
 namespace metal_emu {
@@ -54,6 +55,7 @@ using namespace metal_emu;
 
 extern "C" {
 
+void emu_fence(int flags, int scope) { metal_emu::fence(flags, scope); }
 unsigned emu_lane() { return current_worker()->current->lane; }
 unsigned emu_simd_width() { return current_worker()->simdgroups[current_worker()->current->simdgroup].width; }
 

@@ -4,6 +4,7 @@
 #include "runtime/shadow.h"
 
 using metal_emu::misaligned;
+using metal_emu::ReleaseExchange;
 using metal_emu::touch;
 
 #define EMU_CODE __builtin_return_address(0)
@@ -22,6 +23,7 @@ using metal_emu::touch;
 #define EMU_ATOMIC(name, expression)                                \
     unsigned __tsan_atomic32_##name(unsigned* p, unsigned v, int) { \
         touch(p, {4, true, true, EMU_CODE});                        \
+        const ReleaseExchange exchange(p);                          \
         return expression;                                          \
     }
 
@@ -77,6 +79,7 @@ void __tsan_atomic32_store(unsigned* p, unsigned v, int) {
 }
 unsigned __tsan_atomic32_compare_exchange_val(unsigned* p, unsigned expected, unsigned v, int, int) {
     touch(p, {4, true, true, EMU_CODE});
+    const ReleaseExchange exchange(p);
     __atomic_compare_exchange_n(p, &expected, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     return expected;
 }

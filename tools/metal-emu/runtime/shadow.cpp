@@ -51,10 +51,28 @@ bool same_thread(const Access& a, const Access& b) {
     return a.dispatch == b.dispatch && a.threadgroup == b.threadgroup && a.thread == b.thread;
 }
 
+// What was released at an address, in one dispatch.
+std::unordered_map<std::uintptr_t, std::vector<Release>> g_releases;
+std::mutex g_releases_mutex;
+constexpr int kDeviceMemory = 1, kDeviceScope = 3;   // mem_flags and thread_scope of the shim
+
+// Another threadgroup's access a, by way of an atomic operation between fences.
+bool passed_on(const Access& a, const Access& b) {
+    const Worker* const w = current_worker();
+    if (!w || a.shared) return false;   // of a shared access only the last thread is known
+    for (const Acquired& q : w->acquired) {
+        if (!q.fenced || q.from.dispatch != a.dispatch || q.from.threadgroup != a.threadgroup) continue;
+        const bool released = a.epoch < q.from.epoch || (a.thread == q.from.thread && a.epoch == q.from.epoch);
+        const bool seen = b.epoch > q.epoch || (b.thread == q.thread && b.epoch == q.epoch);
+        if (released && seen) return true;
+    }
+    return false;
+}
+
 // a is known to come before b.
 bool ordered(const Access& a, const Access& b) {
     if (a.dispatch != b.dispatch) return a.encoder_epoch != b.encoder_epoch;
-    if (a.threadgroup != b.threadgroup) return false;
+    if (a.threadgroup != b.threadgroup) return passed_on(a, b);
     if (a.epoch < b.epoch) return true;
     return a.thread / kLanes == b.thread / kLanes && a.simdgroup_epoch < b.simdgroup_epoch;
 }
@@ -177,8 +195,40 @@ void check_byte(Worker& w, Shadow& s, const Touch& t, const Access& me, bool thr
 
 }  // namespace
 
+ReleaseExchange::ReleaseExchange(void* address) : address_(address) {
+    const Worker* const w = current_worker();
+    if (!w || !w->current || !w->launch->check || (address >= w->arena_low && address < w->arena_high)) address_ = nullptr;
+    if (address_) g_releases_mutex.lock();
+}
+
+ReleaseExchange::~ReleaseExchange() {
+    if (!address_) return;
+    std::lock_guard lock(g_releases_mutex, std::adopt_lock);
+    Worker* const w = current_worker();
+    const Fiber& f = *w->current;
+    std::vector<Release>& at = g_releases[reinterpret_cast<std::uintptr_t>(address_)];
+    if (!at.empty() && at.front().dispatch != g_dispatch) at.clear();
+    for (const Release& r : at)
+        if (r.threadgroup != w->threadgroup) w->acquired.push_back({r, w->device_epoch, f.index, false});
+    if (f.fence > 0) at.push_back({g_dispatch, w->threadgroup, f.fence, f.index});
+}
+
+void fence(int flags, int scope) {
+    Worker* const w = current_worker();
+    if (!w || !w->current || !(flags & kDeviceMemory) || scope < kDeviceScope) return;
+    w->current->fence = w->device_epoch;
+    for (Acquired& q : w->acquired)
+        if (q.thread == w->current->index && !q.fenced) {
+            q.fenced = true;
+            q.epoch = w->device_epoch;
+        }
+}
+
 void memory_barrier() { g_encoder_epoch++; }
-void begin_dispatch() { g_dispatch++; }
+void begin_dispatch() {
+    g_dispatch++;
+    g_releases.clear();
+}
 
 void touch(void* address, const Touch& t) {
     Worker* const worker = current_worker();

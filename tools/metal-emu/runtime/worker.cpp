@@ -124,6 +124,7 @@ void Worker::start_fibers(const std::uint32_t position[3]) {
         f.simdgroup = i / kLanes;
         f.lane = i % kLanes;
         f.waits = Waits::nothing;
+        f.fence = 0;
         ThreadIds& ids = f.ids;
         std::copy_n(position, 3, ids.threadgroup);
         std::copy_n(l.threads, 3, ids.threads);
@@ -147,6 +148,7 @@ void Worker::run_threadgroup(const std::uint32_t position[3]) {
     done = arrived = 0;
     stopped = false;
     threadgroup_epoch = device_epoch = 1;
+    acquired.clear();
     lay_out_arena();
     start_fibers(position);
     current = next();

@@ -35,6 +35,7 @@ struct Fiber {
     char* stack;
     Waits waits;
     std::uint32_t index, simdgroup, lane;
+    std::uint32_t fence;   // device epoch at the last fence of device memory; 0: none
     Site site;
     ThreadIds ids;
 };
@@ -60,6 +61,19 @@ struct Shadow {
     Access write, read;
 };
 
+// What a threadgroup has let others see by a fence and an atomic operation after it: its accesses of earlier epochs
+// than `epoch`, and those of `thread` up to it.
+struct Release {
+    std::uint32_t dispatch = 0, threadgroup = 0, epoch = 0, thread = 0;
+};
+// One that this threadgroup has seen by an atomic operation and a fence after it: all of `thread` from `epoch` on, of
+// the others what comes after another barrier.
+struct Acquired {
+    Release from;
+    std::uint32_t epoch = 0, thread = 0;
+    bool fenced = false;
+};
+
 struct TouchedPage;
 
 struct Worker {
@@ -74,6 +88,7 @@ struct Worker {
     std::uint32_t threads = 0, done = 0, threadgroup = 0;
     std::uint32_t arrived = 0, threadgroup_epoch = 0, device_epoch = 0;  // of threadgroup barriers
     Site first_arrival;
+    std::vector<Acquired> acquired;   // of this threadgroup
     bool stopped = false;   // a finding after which the threadgroup cannot go on
     bool parallel = false;  // other workers run the same launch
     // Threadgroup memory: arguments first, then variables; a gap after each in the checked mode.

@@ -1,9 +1,13 @@
-// Relaxed atomics.
+// Relaxed atomics, and fences.
 #pragma once
 
 namespace metal {
 // ---- atomics
-enum memory_order { memory_order_relaxed = 0 };
+enum memory_order { memory_order_relaxed = 0, memory_order_seq_cst = 5 };
+enum thread_scope { thread_scope_thread = 0, thread_scope_simdgroup = 1, thread_scope_threadgroup = 2, thread_scope_device = 3 };
+EMU_UNCHECKED inline void atomic_thread_fence(mem_flags flags, memory_order order, thread_scope scope = thread_scope_device) {
+    if (order != memory_order_relaxed) emu_fence((int)flags, (int)scope);
+}
 template <class T>
 struct atomic {
     T v;

@@ -22,6 +22,8 @@
 #define thread
 #endif
 #define kernel static
+// How far stores through a pointer are seen; what needs it and lacks it is not found.
+#define coherent(scope)
 #define METAL_FUNC inline __attribute__((always_inline))
 #define EMU_COLLECTIVE __attribute__((no_sanitize("thread"), noinline, convergent))
 #define EMU_UNCHECKED __attribute__((no_sanitize("thread"), convergent))
@@ -80,6 +82,8 @@ __attribute__((convergent)) void emu_barrier(int kind, int flags, const char* fi
                                              int line);  // 0 threadgroup, 1 simdgroup
 __attribute__((convergent)) const char* emu_exchange(const void* v, unsigned n, unsigned op, const char* file,
                                                      int line);  // 32 slots x 64 B
+// scope: 0 thread, 1 simdgroup, 2 threadgroup, 3 device.
+__attribute__((convergent)) void emu_fence(int flags, int scope);
 unsigned emu_lane(void);
 unsigned emu_simd_width(void);  // live width of this simdgroup
 // This thread's simdgroup within a scope of so many, which the threadgroup must have.
