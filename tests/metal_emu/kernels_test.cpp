@@ -244,5 +244,17 @@ TEST_F(Kernels, FunctionConstantsSelectCode) {
     }
 }
 
+// Frames larger than the memory that guards a stack, too.
+TEST_F(Kernels, AStackThatOverflowsIsNamed) {
+    for (const int size : {200000, 20000000}) {
+        const Compiled compiled = compile_all(std::string(kHeader) + "kernel void large(device int* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { int a[" + std::to_string(size) +
+                                                  "]; for (int k = 0; k < x[1]; ++k) a[k * 7] = k; x[0] = a[x[2]] + a[(int)i]; }\n", false);
+        std::vector<int> x{0, 100, 14};
+        Launch l = launch_of(compiled, "large", false);
+        bind(l, 0, x);
+        EXPECT_DEATH(run(l), "thread 0 of kernel large overflowed its stack");
+    }
+}
+
 }  // namespace
 }  // namespace metal_emu::test

@@ -88,7 +88,7 @@ std::string flags(const Library& library, const CompileOptions& o) {
     std::string f =
         "-x c++" + language(library, o) + " -O2 -g1 -fPIC -I " + shim() +
         " -DEMU_MATRIX_LAYOUT=" + std::to_string(static_cast<int>(o.profile)) +
-        " -ffp-contract=off -fno-math-errno" + machine_flags() +
+        " -ffp-contract=off -fno-math-errno -fstack-clash-protection" + machine_flags() +
         " -Xclang -ffloat16-excess-precision=none -Xclang -fbfloat16-excess-precision=none"
         " -fvisibility=hidden -fno-exceptions -fno-rtti -nostdinc++ -Wno-unknown-attributes "
         "-Wno-ignored-attributes"

@@ -1,8 +1,8 @@
 #include "runtime/fiber.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 
 #if defined(__x86_64__)
@@ -59,13 +59,20 @@ emu_switch_fiber:
 namespace metal_emu {
 
 char* new_stack() {
-    void* memory = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) std::abort();
-    mprotect(memory, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)), PROT_NONE);
-    return static_cast<char*>(memory);
+    void* memory = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED || mprotect(memory, kGuardBytes, PROT_NONE) != 0) {
+        std::perror("metal-emu: no memory for the stack of a GPU thread");
+        std::abort();
+    }
+    return static_cast<char*>(memory) + kGuardBytes;
 }
 
-void free_stack(char* stack) { munmap(stack, kStackBytes); }
+void free_stack(char* stack) { munmap(stack - kGuardBytes, kGuardBytes + kStackBytes); }
+
+bool in_guard(const char* stack, const void* address) {
+    const char* const a = static_cast<const char*>(address);
+    return a < stack && a >= stack - kGuardBytes;
+}
 
 void* prepare_stack(char* stack, std::uint32_t index, void (*entry)()) {
     void** sp = reinterpret_cast<void**>(stack + kStackBytes - 64 - index % 61 * 832);

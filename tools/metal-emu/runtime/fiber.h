@@ -6,11 +6,14 @@
 
 namespace metal_emu {
 
-inline constexpr std::size_t kStackBytes = 256 * 1024;
+// Tiles of tensor operations lie on a thread's stack, 96 KiB at most, besides what a kernel keeps itself. Below it is
+// memory that faults; kernels are compiled so that no frame steps over it.
+inline constexpr std::size_t kStackBytes = 512 * 1024, kGuardBytes = 64 * 1024;
 
-// Memory whose lowest page must not be touched. `free_stack` takes what `new_stack` gave.
+// The lowest address of kStackBytes. `free_stack` takes what `new_stack` gave.
 char* new_stack();
 void free_stack(char* stack);
+bool in_guard(const char* stack, const void* address);
 
 // A stack pointer that switch_fiber() can load, so that `entry` starts. `index` spreads the stacks of one
 // threadgroup over the cache's sets.

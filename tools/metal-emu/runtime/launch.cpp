@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 
+#include "runtime/overflow.h"
 #include "runtime/worker.h"
 
 namespace metal_emu {
@@ -53,6 +54,7 @@ std::vector<std::string> run(const Launch& launch, LaunchStatistics* statistics)
     std::atomic<std::uint32_t> next{0};
     const auto work = [&](int i) {
         Worker& w = *workers[static_cast<std::size_t>(i)];
+        const OverflowReport report;
         set_current_worker(&w);
         for (std::uint32_t k; !w.stopped && (k = next++) < total;) {
             const std::uint32_t position[3] = {k % launch.grid[0], k / launch.grid[0] % launch.grid[1],
