@@ -74,6 +74,7 @@ class Lowering {
         Launch l = launch(matrix ? "gemm" : "matvec");
         if (matrix) add(l, "packed", packed(o, x, rows()));
         else add(l, "x", x);
+        if (o.untaken >= 0 && together && options_.max_rows <= matvec_rows) add(l, "untaken", value(o.untaken));
         add(l, "weight", weight(o.weight));
         if (o.bias >= 0) add(l, "bias", weight(o.bias));
         if (o.weight2 >= 0) add(l, "weight2", weight(o.weight2));
@@ -162,13 +163,19 @@ class Lowering {
             emit(std::move(l));
         } else {
             const BufferRef partial = buffer(target_.attention_partial_bytes(options_.max_rows, o.attention.n_heads, o.attention.head_dim));
+            add(l, "partial", partial, Access::write);
+            if (o.merge && together) {
+                l.constants.push_back({"merges", 1.0});
+                if (o.gate) add(l, "gates", value(op_->inputs.back()));
+                add(l, "out", y, Access::write);
+                return emit(std::move(l));
+            }
             Launch combine = launch("attention_combine");
             combine.constants = l.constants;
             if (o.gate && together) {
                 add(combine, "q", value(op_->inputs.back()));
                 combine.constants.push_back({"gates", 1.0});
             }
-            add(l, "partial", partial, Access::write);
             add(combine, "partial", partial);
             add(combine, "y", ungated, Access::write);
             emit(std::move(l));

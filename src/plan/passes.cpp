@@ -20,7 +20,9 @@ constexpr Pass passes[] = {
     {"fuse_gated_norm", "norm and gate of the delta rule as the prologue of the matmul after it", fuse_gated_norm, PassTarget::gpu},
     {"fuse_prepare", "norm, rope and cache write of queries and keys in attention", fuse_prepare, PassTarget::gpu},
     {"fuse_head_gate", "attention's gate in attention", fuse_head_gate, PassTarget::gpu},
+    {"fuse_merge", "the merging of a short cache's parts in attention", fuse_merge, PassTarget::gpu},
     {"fuse_combine", "residual addition in the sum over experts", fuse_combine, PassTarget::gpu},
+    {"skip_take", "in steps of one row its product reads what take_rows would copy", skip_take, PassTarget::gpu},
     {"order_products", "matmuls of one input next to each other, to be one launch", order_products, PassTarget::gpu},
 };
 

@@ -42,6 +42,7 @@ struct Details {
         else if (o.norm_weight >= 0) s += " of " + norm(plan, o.norm_weight, o.norm);
         if (o.epilogue == MatmulEpilogue::add) s += " + residual";
         if (o.softcap != 0) s += fmt::format(" softcap {}", o.softcap);
+        if (o.untaken >= 0) s += fmt::format(" (one row: of %{})", plan.values[o.untaken].name);
         if (o.conv_weight >= 0) s += fmt::format(" conv {} state {}", weight(plan, o.conv_weight), o.state_layer);
         return s;
     }
@@ -54,7 +55,7 @@ struct Details {
         return s;
     }
     std::string operator()(const AttentionOp& o) const {
-        return attention(o.attention) + (o.prepare ? " prepares " + (*this)(*o.prepare) : "") + (o.gate ? " * gate" : "");
+        return attention(o.attention) + (o.prepare ? " prepares " + (*this)(*o.prepare) : "") + (o.gate ? " * gate" : "") + (o.merge ? " merges" : "");
     }
     std::string operator()(const ActMulOp& o) const {
         return std::string(act(o.activation)) + (o.up_offset ? fmt::format(" up from column {}", o.up_offset) : "");

@@ -36,6 +36,7 @@ CudaExecutable::CudaExecutable(std::shared_ptr<GpuContext> context, const Progra
     const Driver& d = context_->driver();
     // Uninitialised reads show: all ones is a NaN in every type.
     check(d.fill8(arena_.at(), 0xff, arena_.bytes(), context_->stream()), "clear memory");
+    if (bound.scratch_bytes > 0) check(d.fill8(scratch_.at(), 0, scratch_.bytes(), context_->stream()), "clear memory");
     for (const gpu::RopeAngles& rope : bound.ropes) {
         const std::vector<float> angles = gpu::rope_angles(rope, cache_->layout().capacity(), program.type);
         ropes_.emplace_back(context_, angles.size() * 4);
@@ -51,7 +52,7 @@ CudaExecutable::CudaExecutable(std::shared_ptr<GpuContext> context, const Progra
     for (const gpu::GpuLaunch& launch : bound.launches) {
         CallLaunch out{{}, launch.output_rows, launch.source, launch.beside};
         for (const gpu::Variant& variant : launch.variants) {
-            CallVariant v{variant.max_rows, {}};
+            CallVariant v{variant.max_rows, variant.positions, variant.single, {}};
             for (const gpu::BoundKernel& kernel : variant.kernels) {
                 v.calls.push_back(make_call(kernel, weights));
                 if (kernel.kernel.grid.part_size > 0) part_size_ = kernel.kernel.grid.part_size;
@@ -162,17 +163,12 @@ void CudaExecutable::enqueue(const StepRows& step, int parts, bool pick) {
     static const bool wanted = switched_on("FORGE_CUDA_DEPENDENT");
     const bool dependent = wanted && step.m <= few_rows && context_->capability() >= 90;
     if (!pick) copy_step();
+    const int longest = part_size_ > 0 ? parts * part_size_ - 1 : 0;   // that a graph of so many parts serves
     bool first = true;   // follows a copy, or the end of another graph
     for (const CallLaunch& l : launches_) {
         const int rows = l.output_rows ? step.outputs : step.m;
         if (rows == 0) continue;
-        const CallVariant* variant = &l.variants.back();
-        for (const CallVariant& v : l.variants)
-            if (rows <= v.max_rows) {
-                variant = &v;
-                break;
-            }
-        for (const Call& call : variant->calls) {
+        for (const Call& call : gpu::variant_for(l.variants, rows, longest, step.m).calls) {
             launch(call, step, parts, dependent && !first);
             first = false;
         }
@@ -249,8 +245,7 @@ void CudaExecutable::run_timed(const StepRows& step) {
     for (std::size_t i = 0; i < launches_.size(); ++i) {
         const CallLaunch& l = launches_[i];
         const int rows = l.output_rows ? step.outputs : step.m;
-        const auto variant = std::find_if(l.variants.begin(), l.variants.end() - 1, [&](const CallVariant& v) { return rows <= v.max_rows; });
-        for (const Call& call : variant->calls)
+        for (const Call& call : gpu::variant_for(l.variants, rows, gpu::longest_position(step), step.m).calls)
             if (rows > 0) launch(call, step, static_cast<int>(gpu::grid_size(call.grid, step).z), false);
         check(d.event_record(events_[i + 1], context_->stream()), "record an event");
     }

@@ -33,7 +33,7 @@ class CudaExecutable final : public Executable {
         std::vector<Pointer> pointers;
         std::vector<void*> arguments;     // addresses of the pointers
     };
-    struct CallVariant { int max_rows; std::vector<Call> calls; };
+    struct CallVariant { int max_rows, positions; bool single; std::vector<Call> calls; };
     struct CallLaunch { std::vector<CallVariant> variants; bool output_rows; std::size_t source; std::vector<std::size_t> beside; };
     // Rows, outputs, parts of the cache, whether the device picks the next token: what a graph depends on.
     using GraphKey = std::tuple<int, int, int, bool>;

@@ -21,6 +21,7 @@ class Binder {
         : program_(program), weights_(weights), cache_(cache), common_{program.type, program.max_rows, limits} {}
 
     GpuProgram run() {
+        reserve_arrivals();
         for (std::size_t i = 0; i < program_.launches.size(); ++i) {
             launch_ = &program_.launches[i];
             if (launch_->kernel == "rope_table") {   // angles are precomputed; users look the table up by its place
@@ -42,6 +43,15 @@ class Binder {
     }
 
   private:
+    // Words for the launches that merge parts; one layer's are free again when the next one's begin.
+    void reserve_arrivals() {
+        std::int64_t heads = 0;
+        for (const Launch& l : program_.launches)
+            if (l.number("merges", 0) != 0) heads = std::max(heads, l.integer("n_heads"));
+        if (heads == 0) return;
+        arrivals_ = out_.scratch_bytes;
+        out_.scratch_bytes += (4 * static_cast<std::uint64_t>(heads) * static_cast<std::uint64_t>(program_.max_rows) + 255) / 256 * 256;
+    }
     // Products of few rows that nothing separates (queries, keys and values, say) become one launch.
     void join_matvecs() {
         std::vector<GpuLaunch> joined;
@@ -50,11 +60,11 @@ class Binder {
         out_.launches = std::move(joined);
     }
     static bool join(GpuLaunch& a, const GpuLaunch& b) {
-        if (a.output_rows != b.output_rows || a.variants.size() != b.variants.size()) return false;
+        if (a.variants.front().kernels.empty() || a.output_rows != b.output_rows || a.variants.size() != b.variants.size()) return false;
         std::vector<BoundKernel> both;
         for (std::size_t i = 0; i < a.variants.size(); ++i) {
             const Variant &x = a.variants[i], &y = b.variants[i];
-            if (x.max_rows != y.max_rows || y.kernels.size() != 1) return false;
+            if (x.max_rows != y.max_rows || x.single != y.single || y.kernels.size() != 1) return false;
             const BoundKernel &p = x.kernels.back(), &q = y.kernels[0];
             if (p.kernel.family != "matvec" || q.kernel.family != "matvec" || !can_run_side_by_side(p.kernel, q.kernel)) return false;
             std::optional<BoundKernel> k = joined(p, q);
@@ -127,6 +137,7 @@ class Binder {
     Buffer buffer_of(const std::string& name) const {
         if (name == "step") return {};
         if (name == "y" && !launch_->find("y")) return {Place::arena, 0, 0, launch_->operand("query").buffer.offset};   // of a preparation inside attention
+        if (name == "arrivals") return {Place::scratch, 0, 0, *arrivals_};
         if (name == "globals") return {Place::constants, static_cast<int>(out_.constants.size()) - 1};
         if (name == "rope_angles") return {Place::rope, rope_at_.at(launch_->operand("rope").buffer.offset)};
         const auto dot = name.find('.');
@@ -156,6 +167,19 @@ class Binder {
             b.buffers.push_back(buffer_of(p.name));
             if (outputs_for_rows && b.buffers.back().place == Place::step) b.buffers.back().offset = outputs_word * sizeof(std::int32_t);
         }
+        return b;
+    }
+    // Parameters that are other operands of the launch than their names say.
+    BoundKernel bound_as(Kernel kernel, std::initializer_list<std::pair<std::string_view, std::string>> names) const {
+        std::vector<Param> params = kernel.params;
+        for (Param& p : kernel.params)
+            for (const auto& [from, to] : names)
+                if (p.name == from) {
+                    p.name = to;
+                    break;
+                }
+        BoundKernel b = bound(std::move(kernel));
+        b.kernel.params = std::move(params);   // as the kernel's text spells them
         return b;
     }
     void one(GpuLaunch& out, Kernel kernel) const { out.variants.push_back({program_.max_rows, {bound(std::move(kernel))}}); }
@@ -207,6 +231,7 @@ class Binder {
         for (int rows = 1;; rows *= 2) {
             s.x_rows = std::min(rows, most);
             Variant v{s.x_rows, {}};
+            if (rows == 1 && has("untaken") && (!s.norm || norm_fits(common_, s))) out.variants.push_back({1, {bound_as(matvec(common_, s), {{"x", "untaken"}})}, INT_MAX, true});
             if ((s.norm || s.gated_head > 0) && !norm_fits(common_, s)) split_norm(s, v);
             else v.kernels.push_back(bound(matvec(common_, s)));
             out.variants.push_back(std::move(v));
@@ -267,7 +292,22 @@ class Binder {
     void act_mul_(GpuLaunch& out) {
         one(out, act_mul(common_, integer("width"), integer("up_stride"), integer("up_offset"), static_cast<ActKind>(integer("activation"))));
     }
-    void take_rows_(GpuLaunch& out) { one(out, take_rows(common_, integer("width"))); }
+    // Nothing for a step of one row, where its reader takes that.
+    void take_rows_(GpuLaunch& out) {
+        if (skips_take()) out.variants.push_back({program_.max_rows, {}, INT_MAX, true});
+        one(out, take_rows(common_, integer("width")));
+    }
+    bool skips_take() const {
+        for (const Launch& l : program_.launches) {
+            const Operand *x = l.find("x"), *untaken = l.find("untaken");
+            if (!x || !untaken || x->buffer.offset != launch_->operand("y").buffer.offset || &l < launch_) continue;
+            const Weight& w = weights_[static_cast<std::size_t>(l.operand("weight").buffer.index)];
+            MatvecShape s;
+            s.w = &w;
+            return !l.find("norm_weight") || norm_fits(common_, s);
+        }
+        return false;
+    }
     void head_gate_(GpuLaunch& out) { one(out, head_gate(common_, integer("heads"), integer("head_dim"))); }
     DeltaShape delta_shape() const {
         const CacheLayer& l = cache_.layer(integer("state_layer"));
@@ -363,7 +403,36 @@ class Binder {
             if (decode.kernel.params[i].name == "q") decode.buffers[i] = query;
         out.variants.push_back({program_.max_rows, {std::move(prepare), std::move(decode)}});
     }
+    // Steps of short contexts merge parts where these are made, longer ones in a launch of its own.
+    void attention_and_merge(GpuLaunch& out) {
+        const bool prepares = launch_->number("prepares", 0) != 0, gates = launch_->number("gates", 0) != 0;
+        AttentionShape s = prepares ? prepare_shape() : attention_shape();
+        s.scale = number("scale");
+        s.softcap = number("softcap");
+        s.window = integer("window");
+        s.gates = gates;
+        const int reach = attention_merged(s.capacity, s.window);
+        AttentionShape merging = s;
+        merging.gated = gates;
+        const auto add = [&](int rows, std::vector<BoundKernel> kernels) {
+            if (!s.merges) kernels.push_back(bound_as(attention_combine(common_, merging), {{"y", "out"}, {"q", "gates"}}));
+            out.variants.push_back({rows, std::move(kernels), s.merges ? reach : INT_MAX});
+        };
+        for (const bool here : {true, false}) {
+            if (!here && reach == INT_MAX) break;
+            s.merges = here;
+            s.fused = prepares;
+            if (prepares) add(1, {bound(attention_decode(common_, s))});
+            if (prepares && program_.max_rows == 1) continue;
+            s.fused = false;
+            std::vector<BoundKernel> apart;
+            if (prepares) apart.push_back(bound(qk_prepare(common_, s)));
+            apart.push_back(prepares ? bound_as(attention_decode(common_, s), {{"q", "query"}}) : bound(attention_decode(common_, s)));
+            add(program_.max_rows, std::move(apart));
+        }
+    }
     void attention_(GpuLaunch& out) {
+        if (launch_->kernel == "attention_decode" && launch_->number("merges", 0) != 0) return attention_and_merge(out);
         if (launch_->kernel == "attention_decode" && launch_->number("prepares", 0) != 0) return attention_and_prepare(out);
         AttentionShape s = attention_shape();
         s.gated = launch_->kernel == "attention_combine" && launch_->number("gates", 0) != 0;
@@ -384,18 +453,14 @@ class Binder {
     const Launch* launch_ = nullptr;
     GpuProgram out_;
     bool pending_barrier_ = false;
+    std::optional<std::uint64_t> arrivals_;                      // scratch offset
     std::map<std::uint64_t, int> rope_at_;                       // arena offset -> rope
     std::map<std::pair<int, int>, std::uint64_t> normed_;        // tag, rows -> scratch offset
 };
 
 }  // namespace
 
-const Variant& GpuLaunch::variant(const StepRows& step) const {
-    const int rows = output_rows ? step.outputs : step.m;
-    for (const Variant& v : variants)
-        if (rows <= v.max_rows) return v;
-    return variants.back();
-}
+int longest_position(const StepRows& step) { return step.m > 0 ? *std::max_element(step.positions, step.positions + step.m) : 0; }
 
 std::vector<Kernel> GpuProgram::kernels() const {
     std::vector<Kernel> all;
@@ -407,11 +472,14 @@ std::vector<Kernel> GpuProgram::kernels() const {
 }
 
 StepCounts GpuProgram::counts() const {
-    StepCounts c{0, 1};
+    StepCounts c{0, 1, 0, 0, static_cast<int>(pick.size())};
     for (const GpuLaunch& l : launches) {
-        const auto kernels = static_cast<int>(l.variants.front().kernels.size());
+        const Variant &first = variant_for(l.variants, 1, 0, 1), &last = variant_for(l.variants, 1, INT_MAX - 1, 1);
+        const auto kernels = static_cast<int>(first.kernels.size()), longer = static_cast<int>(last.kernels.size()) - kernels;
         c.launches += kernels;
         c.stages += (l.barrier ? 1 : 0) + kernels - 1;
+        c.longer += longer;
+        if (longer > 0 && (c.short_context == 0 || first.positions < c.short_context)) c.short_context = first.positions;
     }
     return c;
 }

@@ -2,6 +2,7 @@
 // and the CUDA backend share; they add memory, compilation and submission.
 #pragma once
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -43,15 +44,25 @@ struct BoundKernel {
 struct Variant {
     int max_rows = 0;              // serves steps of up to that many rows
     std::vector<BoundKernel> kernels;
+    int positions = INT_MAX;       // and of positions below this
+    bool single = false;           // and of one row only, outputs or not
 };
 
+// The first of variants (of anything that has these fields) that serves a launch of `rows` rows, up to position
+// `longest`, in a step of m.
+template <typename Variants>
+const auto& variant_for(const Variants& variants, int rows, int longest, int m) {
+    for (const auto& v : variants)
+        if (rows <= v.max_rows && longest < v.positions && (m == 1 || !v.single)) return v;
+    return variants.back();
+}
+int longest_position(const StepRows& step);
+
 struct GpuLaunch {
-    std::vector<Variant> variants; // rising max_rows
+    std::vector<Variant> variants; // the last one serves every step
     bool barrier = false, output_rows = false;
     std::size_t source = 0;        // launch of the Program
     std::vector<std::size_t> beside = {};   // launches of the Program that run in the same one
-
-    const Variant& variant(const StepRows& step) const;
 };
 
 inline constexpr int most_picks = 64;
@@ -62,7 +73,7 @@ struct GpuProgram {
     std::vector<GpuLaunch> launches;
     std::vector<RopeAngles> ropes;
     std::vector<std::vector<float>> constants;
-    std::uint64_t scratch_bytes = 0;
+    std::uint64_t scratch_bytes = 0;   // zero before the first step
     // Programs of few rows: what follows a step whose token the device picks. picked_offset: in scratch, most_picks words.
     std::vector<BoundKernel> pick;
     std::uint64_t picked_offset = 0;

@@ -16,6 +16,7 @@ MetalExecutable::MetalExecutable(std::shared_ptr<Device> device, const Program& 
     counts_ = bound.counts();
     // Uninitialised reads show: all ones is a NaN in every type.
     std::memset(arena_->contents(), 0xff, arena_->bytes());
+    std::memset(scratch_->contents(), 0, scratch_->bytes());
     for (const gpu::RopeAngles& rope : bound.ropes) {
         const std::vector<float> angles = gpu::rope_angles(rope, cache_->layout().capacity(), program.type);
         ropes_.push_back(device_->allocate(angles.size() * sizeof(float), "rope angles"));
@@ -40,7 +41,7 @@ MetalExecutable::MetalExecutable(std::shared_ptr<Device> device, const Program& 
     for (const gpu::GpuLaunch& launch : bound.launches) {
         CallLaunch out{{}, launch.barrier, launch.output_rows, launch.source, launch.beside};
         for (const gpu::Variant& variant : launch.variants) {
-            CallVariant v{variant.max_rows, {}};
+            CallVariant v{variant.max_rows, variant.positions, variant.single, {}};
             for (const gpu::BoundKernel& k : variant.kernels) v.calls.push_back(make_call(k, pipelines, weights));
             out.variants.push_back(std::move(v));
         }
@@ -80,13 +81,7 @@ Binding MetalExecutable::binding(const gpu::Buffer& b, std::span<const Weight> w
 void MetalExecutable::encode(const CallLaunch& launch, const StepRows& step) {
     const int rows = launch.output_rows ? step.outputs : step.m;
     bool barrier = launch.barrier;
-    const CallVariant* variant = &launch.variants.back();
-    for (const CallVariant& v : launch.variants)
-        if (rows <= v.max_rows) {
-            variant = &v;
-            break;
-        }
-    for (const Call& call : variant->calls) {
+    for (const Call& call : gpu::variant_for(launch.variants, rows, gpu::longest_position(step), step.m).calls) {
         encode(call, step, barrier);
         barrier = true;   // kernels of one launch follow each other
     }
@@ -111,7 +106,7 @@ void MetalExecutable::submit(const StepRows& step) {
             device_->begin();
             encode(l, step);
             device_->commit();
-            device_->wait();
+            finish();
             timings_.push_back({l.source, device_->seconds()});
             for (const std::size_t b : l.beside) timings_.push_back({b, 0});   // within the time of the first
         } else {
@@ -143,15 +138,25 @@ bool MetalExecutable::follow(const StepRows& first, std::int32_t limit, std::spa
         for (const Call& call : pick_) encode(call, step, true);
     }
     device_->commit();
-    device_->wait();
+    finish();
     std::memcpy(picked.data(), scratch_->contents() + picked_offset_, picked.size() * 4);
     return true;
+}
+
+// A step that the GPU gave up leaves counts of arrivals behind, which the next one would take for its own.
+void MetalExecutable::finish() {
+    try {
+        device_->wait();
+    } catch (...) {
+        std::memset(scratch_->contents(), 0, scratch_->bytes());
+        throw;
+    }
 }
 
 void MetalExecutable::wait() {
     if (!running_) return;
     running_ = false;
-    device_->wait();
+    finish();
 }
 
 std::span<const float> MetalExecutable::logits() const {

@@ -29,11 +29,12 @@ class MetalExecutable final : public Executable {
         gpu::Grid grid;
         unsigned threads;
     };
-    struct CallVariant { int max_rows; std::vector<Call> calls; };
+    struct CallVariant { int max_rows, positions; bool single; std::vector<Call> calls; };
     struct CallLaunch { std::vector<CallVariant> variants; bool barrier, output_rows; std::size_t source; std::vector<std::size_t> beside; };
 
     Binding binding(const gpu::Buffer& buffer, std::span<const Weight> weights) const;
     void encode(const CallLaunch& launch, const StepRows& step);
+    void finish();
     void encode(const Call& call, const StepRows& step, bool barrier);
     Call make_call(const gpu::BoundKernel& kernel, const std::map<std::string, std::shared_ptr<Pipeline>>& pipelines, std::span<const Weight> weights) const;
 

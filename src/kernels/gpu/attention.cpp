@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <climits>
 
 #include "gpu/builder.h"
 
@@ -6,6 +7,9 @@ namespace forge::gpu {
 namespace {
 
 constexpr int kThreads = 128;
+// Parts that the last threadgroup of a row merges. It has 128 threads for up to seven heads, where a launch of its own
+// has 256 for each: more parts would take it longer than that launch.
+constexpr int kMergedParts = 16;
 
 // Query heads that a threadgroup serves with one read of keys and values.
 int packed_heads(const AttentionShape& s) {
@@ -28,6 +32,10 @@ int attention_part(int capacity) { return capacity <= 8192 ? 64 : capacity <= 32
 int attention_parts(int capacity, int window) {
     const int part = attention_part(capacity), all = divide_up(capacity, part);
     return window > 0 ? std::min(all, divide_up(window, part) + 1) : all;
+}
+
+int attention_merged(int capacity, int window) {
+    return attention_parts(capacity, window) <= kMergedParts ? INT_MAX : kMergedParts * attention_part(capacity);
 }
 
 std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity) {
@@ -77,11 +85,16 @@ Kernel attention_decode(const Common& c, const AttentionShape& s) {
         values = "(DEVICE " + type + "*)" + b.read("values", t);
     }
     b.statement(fmt::format("fk::AttentionInputs<{}> in = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};", type_name(c.type), step, q, k, v, q_norm, k_norm, rope, keys, values,
-                            b.write("partial", "float"), literal(s.scale), literal(s.softcap), literal(s.eps)));
+                            "(SHARED_DEVICE float*)" + b.write("partial", "float"), literal(s.scale), literal(s.softcap), literal(s.eps)));
     b.statement(fmt::format("fk::attention_decode<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>(in, {}, {}, {}, {}, id);", type_name(c.type), form, s.fused ? 1 : 0, s.n_heads, s.n_kv_heads,
                             s.head_dim, heads, part, attention_parts(s.capacity, 0), s.window, s.capacity, c.max_rows, kThreads, b.array("w", "float", heads * part),
                             b.array("red", "float", value_floats(s.head_dim)), b.array("stats", "float", 3 * heads),
                             b.array("own", "float", s.fused ? (heads + 2 + kThreads / 32) * s.head_dim : 1)));
+    if (s.merges) {
+        const std::string gates = s.gates ? b.read("gates", t) : EntryBuilder::absent(t), out = b.write("out", t), arrivals = b.write("arrivals", "uint");
+        b.statement(fmt::format("fk::attention_merge<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>(step, in.partial, {}, {}, {}, w, {}, id);", type_name(c.type), s.n_heads, s.head_dim, heads, part,
+                                attention_parts(s.capacity, 0), kMergedParts, s.window, c.max_rows, s.gates ? 1 : 0, kThreads, gates, out, arrivals, b.array("flag", "uint", 4)));
+    }
     return b.finish(kThreads, {s.n_heads / heads, 1, part, s.window});
 }
 

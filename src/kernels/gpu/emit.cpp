@@ -88,7 +88,7 @@ GridSize grid_size(const Grid& grid, const StepRows& step) {
 
 std::string source(Target target, std::span<const Kernel> kernels) {
     std::string s(target == Target::metal ? text::prelude_metal : text::prelude_cuda);
-    for (const std::string_view t : {text::types, text::rows, text::delta, text::formats, text::matvec, text::gemm, text::attention, text::experts, text::pick}) s += t;
+    for (const std::string_view t : {text::types, text::rows, text::delta, text::formats, text::matvec, text::gemm, text::attention, text::attention_merge, text::experts, text::pick}) s += t;
     if (target == Target::cuda) s.append(text::tensor).append(text::flash);
     else s.append(text::simd_gemm).append(text::simd_flash);
     std::set<std::string> emitted;

@@ -1,5 +1,5 @@
 // What stands around attention, in attention: a decode step's queries and its one new key are prepared by whoever reads
-// them, and gates are applied where the parts of the cache are merged.
+// them, gates are applied where the parts of the cache are merged, and these where they are made.
 #include "plan/passes/fusions.h"
 
 namespace forge {
@@ -42,6 +42,11 @@ void fuse_head_gate(Plan& plan) {
         plan.ops.erase(plan.ops.begin() + p);   // it may write the cache, so drop_dead_ops would keep it
         return fuse_head_gate(plan);
     }
+}
+
+void fuse_merge(Plan& plan) {
+    for (Op& op : plan.ops)
+        if (auto* attention = std::get_if<AttentionOp>(&op.attributes)) attention->merge = true;
 }
 
 }  // namespace forge

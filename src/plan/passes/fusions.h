@@ -15,7 +15,9 @@ void fuse_conv(Plan& plan);
 void fuse_gated_norm(Plan& plan);
 void fuse_prepare(Plan& plan);
 void fuse_head_gate(Plan& plan);
+void fuse_merge(Plan& plan);
 void fuse_combine(Plan& plan);
+void skip_take(Plan& plan);
 void order_products(Plan& plan);
 
 // Index of the op that makes a value; -1 when none does.

@@ -70,4 +70,13 @@ void trim_outputs(Plan& plan) {
     }
 }
 
+void skip_take(Plan& plan) {
+    for (Op& op : plan.ops) {
+        auto* matmul = std::get_if<MatmulOp>(&op.attributes);
+        if (!matmul) continue;
+        const int p = sole_producer<TakeRowsOp>(plan, op.inputs[0]);
+        if (p >= 0) matmul->untaken = plan.ops[static_cast<std::size_t>(p)].inputs[0];
+    }
+}
+
 }  // namespace forge

@@ -1,6 +1,8 @@
 // Fused kernels against the kernels that they replace: the same bits.
 #include <fmt/format.h>
 
+#include <climits>
+
 #include "cases.h"
 
 namespace forge::test {
@@ -143,6 +145,56 @@ GpuCase whole_attention(int heads, int kv, int head_dim, int position, int windo
             }};
 }
 
+// Decode attention whose last threadgroup merges the parts, against a merge in a launch of its own; twice, because the
+// words in which threadgroups arrive must be as before. rows: {slot, position, count}.
+GpuCase merged_attention(int heads, int kv, int head_dim, const std::vector<std::array<int, 3>>& positions, int window, DType type, bool prepares, bool gates) {
+    constexpr int capacity = 320;
+    Rows rows;
+    for (const auto& [slot, position, count] : positions) rows.add(slot, position, count);
+    const int m = rows.step().m;
+    const gpu::Common c = common(type, m);
+    gpu::AttentionShape s;
+    s.n_heads = heads;
+    s.n_kv_heads = kv;
+    s.head_dim = head_dim;
+    s.capacity = capacity;
+    s.scale = 0.2f;
+    s.window = window;
+    s.rope_half = head_dim / 2;
+    s.eps = 1e-6f;
+    s.fused = prepares;
+    s.gated = prepares && gates;
+    const gpu::Kernel apart = gpu::attention_decode(c, s);
+    s.merges = true;
+    s.gates = gates;
+    const gpu::Kernel merges = gpu::attention_decode(c, s);
+    s.gated = gates;
+    const gpu::Kernel merge = gpu::attention_combine(c, s);
+    EXPECT_EQ(gpu::attention_merged(capacity, window), INT_MAX);
+    return {fmt::format("merging attention {}:{} x {} rows {} from {} window {} {}{}{}", heads, kv, head_dim, m, positions[0][1], window, name_of(type), prepares ? " prepares" : "", gates ? " gates" : ""),
+            {apart, merges, merge}, [=](GpuDevice& device, int order) {
+                const std::size_t qs = static_cast<std::size_t>(m * heads * head_dim), ks = static_cast<std::size_t>(m * kv * head_dim), cache = static_cast<std::size_t>(3 * kv * head_dim * capacity);
+                Array q(type, normal(prepares && gates ? 2 * qs : qs, type, 1)), gate(type, normal(2 * qs, type, 2)), k(type, normal(ks, type, 3)), v(type, normal(ks, type, 4));
+                Array keys(type, normal(cache, type, 5)), values(type, normal(cache, type, 6)), y(type, qs), wanted(type, qs);
+                const std::size_t words = gpu::attention_partial_bytes(m, heads, head_dim, capacity) / 4;
+                Array partial(DType::f32, words), partial2(DType::f32, words);
+                std::vector<std::uint32_t> arrivals(static_cast<std::size_t>(m * heads));
+                const std::vector<float> angles = normal(static_cast<std::size_t>(capacity * head_dim), DType::f32, 8);
+                const StepRows step = rows.step();
+                Bindings b;
+                b.add("q", q).add("k", k).add("v", v).add("keys", keys).add("values", values).add("partial", partial).floats("rope_angles", angles);
+                EXPECT_EQ(device.run(apart, b, step, m, order), "");
+                b.add("q", prepares && gates ? q : gate).add("y", wanted);
+                EXPECT_EQ(device.run(merge, b, step, m, order), "");
+                b.add("q", q).add("gates", prepares && gates ? q : gate).add("partial", partial2).add("out", y).add("arrivals", arrivals.data(), arrivals.size() * 4);
+                for (int again = 0; again < 2; ++again) {
+                    EXPECT_EQ(device.run(merges, b, step, m, order), "");
+                    expect_same(y, wanted);
+                    for (const std::uint32_t a : arrivals) EXPECT_EQ(a, 0u);
+                }
+            }};
+}
+
 GpuCase combined_residual(int rows, int width, bool shared, DType type) {
     const gpu::Common c = common(type, rows);
     gpu::CombineShape s{3, width, 5, false, shared, false};
@@ -197,6 +249,17 @@ std::vector<GpuCase> fusion_cases(bool full) {
             cases.push_back(whole_attention(6, 2, 10, position, 0, type, {false, true, false, true, true, true, 5, NormFormula::two_rounding}));
             cases.push_back(whole_attention(3, 3, 24, position, 40, type, {true, false, false, false, false, false, 12, NormFormula::two_rounding}));
         }
+    // One part, two, five; rows of several lengths; windows; every width of the merge.
+    for (const DType type : types()) {
+        cases.push_back(merged_attention(4, 2, 64, {{1, 40, 1}}, 0, type, true, false));
+        cases.push_back(merged_attention(8, 2, 256, {{1, 200, 1}}, 0, type, true, true));
+        if (!full && type != DType::bf16) continue;
+        cases.push_back(merged_attention(9, 3, 64, {{0, 64, 1}, {2, 318, 2}, {1, 5, 1}}, 0, type, false, false));
+        cases.push_back(merged_attention(8, 1, 128, {{0, 130, 1}, {2, 3, 1}}, 0, type, false, true));
+        cases.push_back(merged_attention(6, 2, 10, {{1, 319, 1}}, 0, type, true, false));
+        cases.push_back(merged_attention(15, 5, 24, {{2, 200, 1}}, 40, type, true, true));
+        cases.push_back(merged_attention(2, 2, 512, {{2, 150, 1}}, 0, type, false, true));
+    }
     for (const DType type : types())
         for (const bool shared : {false, true}) cases.push_back(combined_residual(4, 70, shared, type));
     return cases;

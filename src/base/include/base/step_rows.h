@@ -17,7 +17,8 @@ struct StepRows {
     std::uint64_t serial = 0;                 // different for every step
 };
 
-// What a step of one row takes on the device: launches, and groups of launches that nothing separates.
-struct StepCounts { int launches = 0, stages = 0; };
+// What a step of one row takes on the device: launches, and groups of launches that nothing separates. More of them, each
+// a stage: `longer` from position `short_context` on, and `picks` where the device picks the token of the next step.
+struct StepCounts { int launches = 0, stages = 0, longer = 0, short_context = 0, picks = 0; };
 
 }  // namespace forge

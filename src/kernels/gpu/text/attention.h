@@ -281,7 +281,7 @@ template <class T> struct AttentionInputs {
     DEVICE const float* rope;
     DEVICE typename T::S* keys;
     DEVICE typename T::S* values;
-    DEVICE float* partial;
+    SHARED_DEVICE float* partial;
     float scale, softcap, eps;
 };
 
@@ -365,7 +365,7 @@ FK_FN void attention_decode(THREAD const AttentionInputs<T>& in, THREADGROUP flo
     At::add_values(in.values + cached, own_v, at, begin, end, w, vr, acc, id);
     for (uint g = 0; g < GP; ++g) {
         At::gather(g, acc, red, id);
-        DEVICE float* out = in.partial + (((ulong)row * HEADS + head + g) * PARTS + id.tg_z) * (PART_HEADER + HD);
+        SHARED_DEVICE float* out = in.partial + (((ulong)row * HEADS + head + g) * PARTS + id.tg_z) * (PART_HEADER + HD);
         for (uint d = id.tid; d < HD; d += NT) out[PART_HEADER + d] = At::total(d, red);
         if (id.tid == 0) {
             out[0] = stats[g];

@@ -13,7 +13,9 @@ typedef unsigned long long ulong;
 #define FK_UNROLL4 _Pragma("unroll 4")
 #define FK_NO_UNROLL _Pragma("unroll 1")
 #define FK_BARRIER() __syncthreads()
+#define FK_BARRIER_ALL() __syncthreads()
 #define FK_SG_BARRIER() __syncwarp()
+#define SHARED_DEVICE
 #if __CUDA_ARCH__ >= 900
 // A dependent launch starts while the launch before still runs, and waits here for what that writes.
 #define FK_WAIT_INPUTS() do { asm volatile("griddepcontrol.wait;" ::: "memory"); asm volatile("griddepcontrol.launch_dependents;"); } while (0)
@@ -78,6 +80,13 @@ FK_FN uint2 stream8(const uint2* p) {
 FK_FN uint stream4(const uint* p) { return __ldg(p); }
 FK_FN uint stream2(const ushort* p) { return __ldg(p); }
 FK_FN uint stream1(const uchar* p) { return __ldg(p); }
+FK_FN void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+FK_FN uint arrive(uint* at) {
+    uint before;
+    asm volatile("atom.relaxed.gpu.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(at) : "memory");
+    return before;
+}
+FK_FN void clear_arrivals(uint* at) { asm volatile("st.relaxed.gpu.u32 [%0], 0;" ::"l"(at) : "memory"); }
 FK_FN float exp(float x) { return expf(x); }
 FK_FN float tanh(float x) { return tanhf(x); }
 FK_FN float sqrt(float x) { return sqrtf(x); }

@@ -48,6 +48,7 @@ struct MatmulOp {
     int gated_heads = 0;                     // > 0: x goes through GatedNormOp's norm (norm_weight, norm.eps) and gate first
     WeightId conv_weight = -1;               // the result goes through ConvOp; reads and writes the layer's state
     int conv_channels = 0, conv_kernel = 0, state_layer = -1;
+    ValueId untaken = -1;                    // what take_rows made x of, for steps of one row, where both are the same
 };
 // y = a + b
 struct AddOp {};
@@ -55,11 +56,12 @@ struct AddOp {};
 // Writes the cache of `kv_layer`.
 struct QkPrepareOp { AttentionSpec attention; NormSpec norm; WeightId q_norm, k_norm; bool writes_cache; };
 // Input q; reads the cache of attention.kv_layer. With `prepare` its inputs are those of QkPrepareOp, which it does
-// first. With `gate` one more: what HeadGateOp reads, whose gates the result is multiplied by.
+// first. With `gate` one more: what HeadGateOp reads, whose gates the result is multiplied by. `merge`: parts of a short
+// cache are merged in the launch that makes them, where the target can.
 struct AttentionOp {
     AttentionSpec attention;
     std::optional<QkPrepareOp> prepare = std::nullopt;
-    bool gate = false;
+    bool gate = false, merge = false;
 };
 // y = act(gate) * up[:, up_offset ...] (up may be wider than gate)
 struct ActMulOp { Activation activation; std::int64_t up_offset = 0; };

@@ -94,6 +94,10 @@ struct AttentionShape {
     float scale = 1, softcap = 0;
     int window = 0;
     bool fused = false;        // attention_decode prepares what it reads, as qk_prepare does: for steps of one row
+    // attention_decode does what attention_combine does, in the same launch, for steps whose positions are below
+    // attention_merged(): into "out", with "gates" (what attention_combine calls "q") where `gates`, and "arrivals",
+    // words that are 0 between launches, one for each row and head.
+    bool merges = false, gates = false;
     // qk_prepare, and attention_decode where it is fused; attention_combine: gated, it applies the gate in operand "q"
     bool writes = true, q_norm = false, k_norm = false, gated = false, v_norm = false, v_from_k = false;
     NormFormula formula = NormFormula::two_rounding;
@@ -103,6 +107,8 @@ struct AttentionShape {
 // Positions of a part of the cache in decode attention, and the parts a row can have.
 int attention_part(int capacity);
 int attention_parts(int capacity, int window);
+// Positions of rows whose parts attention_decode can merge: their number (INT_MAX: every row).
+int attention_merged(int capacity, int window);
 std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity);
 Kernel qk_prepare(const Common& c, const AttentionShape& s);
 Kernel attention_decode(const Common& c, const AttentionShape& s);
