@@ -1,6 +1,7 @@
 // forge inspect: what each step from the file to the program returns.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <map>
@@ -9,6 +10,8 @@
 #include <variant>
 
 #include "api/model_text.h"
+#include "backends/outline.h"
+#include "backends/registry.h"
 #include "formats/forge_model.h"
 #include "base/progress.h"
 #include "commands.h"
@@ -18,12 +21,13 @@
 #include "roofline.h"
 #include "runtime/engine.h"
 #include "table.h"
+#include "usage.h"
 
 namespace forge::cli {
 namespace {
 
 struct InspectOptions {
-    std::string model, chip;
+    std::string model, chip, as;
     EngineFlags engine;
     bool tensors = false, metadata = false, plan = false, unfused = false, memory = false;
     int program = 0;
@@ -165,8 +169,29 @@ void print_spec(const ModelSpec& spec) {
     if (!spec.stop_ids.empty()) fmt::print("stop ids      {}\n", fmt::join(spec.stop_ids, " "));
 }
 
+// Loads for the device, or as if for a GPU that need not be here: --as, and a chip's bound, which is Metal's.
+std::shared_ptr<Engine> load_engine(const InspectOptions& options) {
+    LoadOptions load = options.engine.options();
+    if (!options.as.empty() && load.device != "auto") fail_usage("--as and --device exclude each other");
+    const std::string as = options.as.empty() && !options.chip.empty() && load.device == "auto" ? "metal" : options.as;
+    if (as.empty()) return Engine::load(options.model, load);
+    if (as != "metal" && as != "cuda") fail_usage("--as should be metal or cuda, found {}", as);
+    const auto always = [](std::string*) { return true; };
+    register_device({"metal-outline", -1, always, [](ThreadPool&, int) { return make_outline_backend(OutlineTarget::metal); }});
+    register_device({"cuda-outline", -1, always, [](ThreadPool&, int) { return make_outline_backend(OutlineTarget::cuda); }});
+    load.device = as + "-outline";
+    return Engine::load(options.model, load);
+}
+
+std::string more_launches(const StepCounts& counts) {
+    std::string text;
+    if (counts.longer > 0) text += fmt::format("; {} launches more from position {} on", counts.longer, counts.short_context);
+    if (counts.picks > 0) text += fmt::format("; {} launches more where the device picks the next token", counts.picks);
+    return text;
+}
+
 void print_engine(const InspectOptions& options) {
-    const auto engine = Engine::load(options.model, options.engine.options());
+    const auto engine = load_engine(options);
     if (options.memory) {
         const MemoryUse m = engine->memory();
         fmt::print("\nmemory        weights {} ({} of them mapped), cache {} ({} x {} tokens{}), scratch {}\n", format_bytes(m.weights), format_bytes(m.mapped), format_bytes(m.kv_cache),
@@ -174,8 +199,8 @@ void print_engine(const InspectOptions& options) {
         std::uint64_t bytes = 0;
         for (const LaunchProfile& launch : engine->predict(1, 0)) bytes += launch.work.bytes;
         const StepCounts counts = engine->step_counts();
-        fmt::print("a token reads {} of weights and state, in {} launches with {} barriers, {} stages ({})\n", format_bytes(bytes), counts.launches, counts.stages - 1, counts.stages,
-                   engine->backend_name());
+        fmt::print("a token reads {} of weights and state, in {} launches with {} barriers, {} stages{} ({})\n", format_bytes(bytes), counts.launches, counts.stages - 1, counts.stages,
+                   more_launches(counts), engine->backend_name());
     }
     if (!options.chip.empty()) fmt::print("\n{}", roofline(*engine, options.chip));
     if (options.plan) fmt::print("\n{}", engine->print_plan(!options.unfused));
@@ -208,13 +233,15 @@ void add_inspect(CLI::App& app, int&) {
         ->type_name("N")->check(CLI::Range(1, 1 << 20));
     command->add_flag("--memory", options->memory, "Load the model and print the memory it takes");
     command->add_option("--chip", options->chip, fmt::format("Bound on a chip's speed, from its data sheet: {}", chip_names()))->type_name("CHIP");
+    command->add_option("--as", options->as, "What the engine makes of it for a GPU that need not be here: metal or cuda (--chip alone: metal)")->type_name("KIND");
     add_engine_flags(*command, options->engine);
     command->footer("Examples:\n"
                     "  forge inspect model.gguf\n"
                     "  forge inspect model.gguf --chip m4-pro\n"
                     "  forge inspect model.gguf --tensors --metadata\n"
                     "  forge inspect model.gguf --plan --pass -all\n"
-                    "  forge inspect model.gguf --program 1 --memory --ctx 8192");
+                    "  forge inspect model.gguf --program 1 --memory --ctx 8192\n"
+                    "  forge inspect model.gguf --memory --as metal");
     command->callback([options] {
         require_argument(options->model, "MODEL");
         inspect(*options);

@@ -105,7 +105,9 @@ void print_table(const Phase& phase, const ProfileOptions& o, const Limits& limi
         return;
     }
     const StepCounts& c = phase.counts;
-    fmt::print("{}: one {}, {} launches with {} barriers, {} stages, {:.2f} MB\n", phase.test, phase.unit, c.launches, c.stages - 1, c.stages, gb(total.work) * 1e3);
+    fmt::print("{}: one {}, {} launches with {} barriers, {} stages{}{}, {:.2f} MB\n", phase.test, phase.unit, c.launches, c.stages - 1, c.stages,
+               c.longer > 0 ? fmt::format(" ({} launches more from position {} on)", c.longer, c.short_context) : "",
+               c.picks > 0 ? fmt::format(" ({} launches more where the device picks the next token)", c.picks) : "", gb(total.work) * 1e3);
     if (limits.gbps > 0) fmt::print("limits measured here: {:.1f} GB/s, {:.0f} GFLOP/s\n", limits.gbps, limits.gflops);
     fmt::print("\n{}\n", table.markdown());
 }

@@ -78,10 +78,16 @@ std::string roofline(const Engine& engine, const std::string& name) {
                  {"stages", right}, {"lost per us a stage", right}});
     const auto add = [&](int rows, int position, const std::string& test) {
         const Bound bound = bound_of(engine.predict(rows, position), chip);
+        // Of a token the device's own launches, which may be several of the program in one.
+        StepCounts counts = rows == 1 ? engine.step_counts() : StepCounts{static_cast<int>(bound.launches), static_cast<int>(bound.stages)};
+        if (position > 0 && position >= counts.short_context) {
+            counts.launches += counts.longer;
+            counts.stages += counts.longer;
+        }
         const bool memory = bound.bytes / chip.gbps >= bound.flops / chip.tflops / 1e3;
         table.add({test, fmt::format("{:.0f}", rows / bound.seconds), memory ? "memory" : "arithmetic", fmt::format("{:.1f}", bound.bytes / 1e6),
-                   fmt::format("{:.1f}", bound.flops / 1e9), std::to_string(bound.launches), std::to_string(bound.stages),
-                   fmt::format("{:.1f} %", 100 * static_cast<double>(bound.stages) * 1e-6 / (bound.seconds + static_cast<double>(bound.stages) * 1e-6))});
+                   fmt::format("{:.1f}", bound.flops / 1e9), std::to_string(counts.launches), std::to_string(counts.stages),
+                   fmt::format("{:.1f} %", 100 * counts.stages * 1e-6 / (bound.seconds + counts.stages * 1e-6))});
     };
     const int ctx = engine.options().ctx, chunk = engine.options().chunk;
     add(chunk, 0, fmt::format("pp{}", chunk));

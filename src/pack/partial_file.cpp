@@ -49,6 +49,11 @@ void PartialFile::pad(std::uint64_t bytes) {
     }
 }
 
+void PartialFile::skip(std::uint64_t bytes) {
+    position_ += bytes;
+    if (::ftruncate(fd_, static_cast<off_t>(position_)) != 0 || ::lseek(fd_, static_cast<off_t>(position_), SEEK_SET) < 0) fail_io("extend");
+}
+
 void PartialFile::finish() {
     if (::fsync(fd_) != 0) fail_io("flush");
     const int fd = fd_;

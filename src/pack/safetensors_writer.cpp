@@ -109,6 +109,12 @@ void SafetensorsWriter::write(std::span<const std::byte> bytes) {
     written_ += bytes.size();
 }
 
+void SafetensorsWriter::skip_data() {
+    if (!begun_) begin();
+    file_.skip(data_bytes() - written_);
+    written_ = data_bytes();
+}
+
 void SafetensorsWriter::finish() {
     if (!begun_) begin();
     if (written_ != data_bytes())

@@ -180,7 +180,7 @@ std::shared_ptr<Engine> Engine::load(std::shared_ptr<ModelFile> file, const Load
     if (options.verify && !s.file->packed)
         fail("{} holds no hashes to verify: only .forge models do; `forge pack` makes one of it", path);
     if (options.verify) s.file->packed->verify(*s.pool);
-    s.warm_up = std::make_unique<WarmUp>(s.file);
+    if (s.backend->runs()) s.warm_up = std::make_unique<WarmUp>(s.file);
     if (options.lock_memory) lock_weights(*s.file);
     WeightLayout layout = s.backend->layout();
     if (s.options.repack && layout == WeightLayout::tiles) layout = WeightLayout::tiles_by_copy;
@@ -189,6 +189,7 @@ std::shared_ptr<Engine> Engine::load(std::shared_ptr<ModelFile> file, const Load
         // A GPU's own memory holds the cache, and its backend says when that does not fit.
         const bool here = s.backend->limits().memory_bytes == machine_memory().total;
         const std::uint64_t made = weights.made, available = machine_memory().available;
+        if (!s.backend->runs()) return;
         larger_than_memory = here && available > 0 && made + weights.mapped > available;
         check_fit(path, {weights, here ? s.backend->cache_bytes(cache_layers(spec), s.options.parallel, ctx, s.options.dtype) : 0, s.options.parallel, ctx},
                   machine_memory());
@@ -328,9 +329,10 @@ std::span<const float> Engine::embed(std::span<const StepInput> rows) {
 void Engine::State::record(const Program& program, const Executable& executable, const StepRows& step) {
     std::vector<LaunchProfile>& sums = profile[&program == &prefill_program];
     if (sums.empty()) sums = profiles(program);
+    std::set<std::int32_t> read;
     for (const LaunchTime& t : executable.timings()) {
         LaunchProfile& sum = sums[t.launch];
-        const LaunchWork work = work_of(program.launches[t.launch], model->weights, cache_layers, options.dtype, step);
+        const LaunchWork work = work_of(program.launches[t.launch], model->weights, cache_layers, options.dtype, step, &read);
         ++sum.steps;
         sum.seconds += t.seconds;
         sum.work.bytes += work.bytes;
@@ -374,9 +376,10 @@ std::vector<LaunchProfile> Engine::predict(int rows, int position) const {
     const std::int32_t last = rows - 1;
     const StepRows step{rows, zeros.data(), zeros.data(), positions.data(), 1, &last, 0};
     std::vector<LaunchProfile> launches = s.profiles(program);
+    std::set<std::int32_t> read;
     for (std::size_t i = 0; i < launches.size(); ++i) {
         launches[i].steps = 1;
-        launches[i].work = work_of(program.launches[i], s.model->weights, s.cache_layers, s.options.dtype, step);
+        launches[i].work = work_of(program.launches[i], s.model->weights, s.cache_layers, s.options.dtype, step, &read);
     }
     return launches;
 }

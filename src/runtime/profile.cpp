@@ -23,8 +23,8 @@ std::uint64_t seen(int position, int window) {
 
 class Counter {
   public:
-    Counter(const Launch& launch, std::span<const Weight> weights, std::span<const CacheLayer> layers, DType type, const StepRows& step)
-        : launch_(launch), weights_(weights), layers_(layers), element_(size_of(type)), step_(step) {}
+    Counter(const Launch& launch, std::span<const Weight> weights, std::span<const CacheLayer> layers, DType type, const StepRows& step, std::set<std::int32_t>* read)
+        : launch_(launch), weights_(weights), layers_(layers), element_(size_of(type)), step_(step), read_(read) {}
 
     LaunchWork count() {
         rows_ = static_cast<std::uint64_t>(launch_.output_rows ? step_.outputs : step_.m);
@@ -43,7 +43,9 @@ class Counter {
             case Space::table:
                 return;
             case Space::weight:
-                if (!is("pack") && !is("expert_pack")) count_weight(operand.name, weights_[index]);
+                if (is("pack") || is("expert_pack")) return;
+                if (read_ && operand.name == "norm_weight" && !read_->insert(operand.buffer.index).second) return;
+                count_weight(operand.name, weights_[index]);
                 return;
             case Space::keys:
             case Space::values:
@@ -101,14 +103,15 @@ class Counter {
     std::span<const CacheLayer> layers_;
     std::uint64_t element_, rows_ = 0;
     const StepRows& step_;
+    std::set<std::int32_t>* read_;
     LaunchWork work_;
 };
 
 }  // namespace
 
 LaunchWork work_of(const Launch& launch, std::span<const Weight> weights, std::span<const CacheLayer> layers, DType type,
-                   const StepRows& step) {
-    return Counter(launch, weights, layers, type, step).count();
+                   const StepRows& step, std::set<std::int32_t>* read) {
+    return Counter(launch, weights, layers, type, step, read).count();
 }
 
 }  // namespace forge

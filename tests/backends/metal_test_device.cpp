@@ -1,5 +1,6 @@
 // The Metal backend over the emulator.
 #include <cstdlib>
+#include <filesystem>
 #include <set>
 
 #include "backends/metal.h"
@@ -22,6 +23,16 @@ bool quick() {
 bool in_sample(const std::string& model) {
     static const std::set<std::string> sample{"llama-gqa-tied", "gguf-llama-q4_0", "gguf-qwen3-kquants", "gemma3-new", "mixtral", "qwen3.5-moe", "gemma4-experts"};
     return !quick() || sample.count(model) > 0;
+}
+
+std::string smollm2_file() {
+    const char* folder = std::getenv("FORGE_TEST_MODELS");
+    if (!folder) return "";
+    for (const auto& file : std::filesystem::directory_iterator(folder)) {
+        const std::string name = file.path().filename().string();
+        if (name.starts_with("smollm2-135m") && name.ends_with(".gguf")) return file.path().string();
+    }
+    return "";
 }
 
 }  // namespace forge::test

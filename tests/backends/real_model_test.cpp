@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 
 #include "runtime/session.h"
 #include "test_device.h"
@@ -19,16 +18,6 @@ namespace {
 constexpr std::int32_t kPrompt[] = {504, 3575, 282, 4649, 314, 7042, 28, 284, 260, 4626, 338, 7313, 738, 357, 314, 260,
                                     1268, 462, 30, 378, 3995, 4199, 282, 7158, 359, 7268, 28, 28676, 284, 35940, 43, 260};
 constexpr std::size_t kGenerated = 16;
-
-std::string model_file() {
-    const char* folder = std::getenv("FORGE_TEST_MODELS");
-    if (!folder) return "";
-    for (const auto& file : std::filesystem::directory_iterator(folder)) {
-        const std::string name = file.path().filename().string();
-        if (name.starts_with("smollm2-135m") && name.ends_with(".gguf")) return file.path().string();
-    }
-    return "";
-}
 
 std::shared_ptr<Engine> load(const std::string& file, const std::string& device, DType dtype) {
     LoadOptions options;
@@ -48,7 +37,7 @@ class RealModel : public testing::TestWithParam<DType> {};
 // The CPU leads: where the GPU would take another token, the two must be near in the CPU's logits.
 TEST_P(RealModel, GreedyTokensEqualTheCpus) {
     if (quick()) GTEST_SKIP() << "with FORGE_LONG=1";
-    const std::string file = model_file();
+    const std::string file = smollm2_file();
     if (file.empty()) GTEST_SKIP() << "FORGE_TEST_MODELS names no folder with smollm2-135m*.gguf";
     std::string reason;
     const std::string device = test_device(&reason);

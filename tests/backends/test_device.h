@@ -10,5 +10,7 @@ std::string test_device(std::string* reason);
 bool in_sample(const std::string& model);
 // Slow devices also take fewer types and numbers of rows.
 bool quick();
+// FORGE_TEST_MODELS' smollm2-135m*.gguf; empty: there is none.
+std::string smollm2_file();
 
 }  // namespace forge::test

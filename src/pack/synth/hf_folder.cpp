@@ -239,6 +239,10 @@ void write_weights(const fs::path& path, const SynthOptions& options, const Shap
     summary.tensors = plans.size();
     summary.tensor_bytes = out.data_bytes();
 
+    if (options.outline) {
+        out.skip_data();
+        return out.finish();
+    }
     Progress progress("Writing " + path.string(), summary.tensor_bytes);
     const EncodedChunks chunks(chunk_pool(options.seed, threads), type.block, threads);
     const auto write = [&](std::span<const std::byte> bytes) { out.write(bytes); };

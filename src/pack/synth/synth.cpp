@@ -59,6 +59,8 @@ SynthSummary synthesise(const SynthOptions& given) {
             fail("a Hugging Face folder holds bf16, f16 or f32, not {}; choose one of them or the format gguf or mlx",
                  recipe.name);
     }
+    if (options.outline && options.format != "hf")
+        fail("only a Hugging Face folder can be an outline: GGUF and MLX weights are read when a model is opened; use --format hf");
     if (!options.overwrite && std::filesystem::exists(options.output))
         fail("{} exists already; remove it or choose another name", options.output);
     ThreadPool threads(options.threads);

@@ -21,6 +21,7 @@ class PartialFile {
     void write(std::span<const std::byte> bytes);
     void write(std::string_view text);
     void pad(std::uint64_t bytes);  // zeros
+    void skip(std::uint64_t bytes); // zeros that take no room where the file system allows it
     std::uint64_t position() const { return position_; }
     void finish();  // flushes to the disk and renames; an existing target is replaced
 

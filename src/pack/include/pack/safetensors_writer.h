@@ -30,6 +30,7 @@ class SafetensorsWriter {
     // in the order of add_tensor.
     std::vector<std::size_t> begin();
     void write(std::span<const std::byte> bytes);  // pieces of any size
+    void skip_data();                              // instead of all of it: zeros that take no room
     void finish();
 
     std::uint64_t data_bytes() const;

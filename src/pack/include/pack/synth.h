@@ -20,6 +20,7 @@ struct SynthOptions {
     std::string format = "gguf";  // "gguf": a file; "hf": a folder (types bf16, f16, f32); "mlx": a quantised folder
     std::uint64_t seed = 1;
     std::string output;      // the file or folder to make
+    bool outline = false;    // format hf: zeros for weights, in a file that takes no room; to be inspected, not run
     bool overwrite = false;  // otherwise an existing output is an Error
     int threads = 0;         // 0 = one per core
 };

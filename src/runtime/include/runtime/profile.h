@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,10 +18,11 @@ namespace forge {
 // multiplication and an addition each as one, of matrix products, attention, convolution and the delta rule.
 struct LaunchWork { std::uint64_t bytes = 0, flops = 0; };
 
-// weights: by WeightId; layers: what each layer keeps. Which experts a step of several rows chooses is not known
+// weights: by WeightId; layers: what each layer keeps. read: the vectors that launches before it in the step have read,
+// which then are in a cache (a norm's weights, read by q, k and v); null: none. Which experts a step of several rows chooses is not known
 // here: every choice counts as another expert until all are counted.
 LaunchWork work_of(const Launch& launch, std::span<const Weight> weights, std::span<const CacheLayer> layers,
-                   DType type, const StepRows& step);
+                   DType type, const StepRows& step, std::set<std::int32_t>* read = nullptr);
 
 // A launch over many steps; sums.
 struct LaunchProfile {

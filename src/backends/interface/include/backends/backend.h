@@ -71,6 +71,8 @@ class Backend {
   public:
     virtual ~Backend() = default;
     virtual BackendLimits limits() const = 0;
+    // False: its programs are there to be counted, and weights are not read.
+    virtual bool runs() const { return true; }
     // The layout that the kernels read fastest, for weights that are converted anyway; any layout works.
     virtual WeightLayout layout() const = 0;
     // Bytes of KV cache that `create_cache` would take.
