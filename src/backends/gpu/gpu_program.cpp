@@ -276,6 +276,7 @@ class Binder {
     }
     void gemm_(GpuLaunch& out) {
         const MatvecShape s = matmul_shape();
+        if (matmul2d_fits(common_, s)) return one(out, gemm_matmul2d(common_, s, matmul2d_tiles(common_, s)[0]));
         const bool simd = simd_fits(common_, s);
         if (!simd && !tensor_fits(common_, s)) return one(out, gemm(common_, s));
         // A tile for every doubling of the rows; any gives the same bits.

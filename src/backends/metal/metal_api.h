@@ -17,6 +17,7 @@ struct DeviceInfo {
     std::uint64_t working_set_bytes = 0;      // recommended; memory in use beyond it slows down or fails
     std::size_t buffer_bytes = 0;             // most bytes of one buffer
     std::size_t threadgroup_bytes = 0;
+    bool matmul2d = false;                    // matrix units that Metal 4's tensor operations reach, and a system that has these
 };
 
 // Memory that the GPU sees. Shared: `contents` is the same memory on the host.

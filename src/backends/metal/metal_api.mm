@@ -11,6 +11,11 @@
 namespace forge::metal {
 namespace {
 
+// By number, because older SDKs do not have the names: the GPUs with matrix units of their own (M5 and newer), the
+// feature set of Metal 4, and versions of the language.
+constexpr auto kFamilyApple10 = static_cast<MTLGPUFamily>(1010), kFamilyMetal4 = static_cast<MTLGPUFamily>(5002);
+constexpr auto kLanguage3_2 = static_cast<MTLLanguageVersion>((3 << 16) + 2), kLanguage4_0 = static_cast<MTLLanguageVersion>(4 << 16);
+
 // Owns one reference.
 template <typename T>
 class Ref {
@@ -57,6 +62,7 @@ class MetalDevice final : public Device {
         info_.working_set_bytes = [device_.get() recommendedMaxWorkingSetSize];
         info_.buffer_bytes = [device_.get() maxBufferLength];
         info_.threadgroup_bytes = [device_.get() maxThreadgroupMemoryLength];
+        if (@available(macOS 26.0, *)) info_.matmul2d = [device_.get() supportsFamily:kFamilyApple10] && [device_.get() supportsFamily:kFamilyMetal4];
     }
     ~MetalDevice() override {
         if (command_) [command_.get() waitUntilCompleted];
@@ -78,6 +84,7 @@ class MetalDevice final : public Device {
         @autoreleasepool {
             Ref<MTLCompileOptions*> options([[MTLCompileOptions alloc] init]);
             options.get().mathMode = MTLMathModeSafe;
+            options.get().languageVersion = source.find("<metal_tensor>") == std::string::npos ? kLanguage3_2 : kLanguage4_0;
             NSError* error = nil;
             Ref<id<MTLLibrary>> library([device_.get() newLibraryWithSource:[NSString stringWithUTF8String:source.c_str()] options:options.get() error:&error]);
             if (!library) fail(ErrorKind::internal, "the Metal compiler refused the kernels:\n{}", words(error).substr(0, 8000));

@@ -19,6 +19,8 @@ class MetalBackend final : public gpu::GpuBackend {
         limits_.threadgroup_bytes = static_cast<int>(device_->info().threadgroup_bytes);
         // FORGE_METAL_MATRICES=0: products of many rows and prompts' attention without them, to compare and to debug.
         if (environment("FORGE_METAL_MATRICES") != "0") limits_.tensor = gpu::Tensor::simdgroup;
+        // FORGE_METAL_TENSORS=0: not the matrix units of newer chips.
+        limits_.matmul2d = device_->info().matmul2d && limits_.tensor != gpu::Tensor::none && environment("FORGE_METAL_TENSORS") != "0";
     }
     BackendLimits limits() const override { return {fmt::format("Metal {}", device_->info().name), 1, device_->info().working_set_bytes}; }
     std::shared_ptr<Cache> create_cache(std::span<const CacheLayer> layers, int slots, int capacity, DType type) override {

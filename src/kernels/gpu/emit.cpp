@@ -87,10 +87,13 @@ GridSize grid_size(const Grid& grid, const StepRows& step) {
 }
 
 std::string source(Target target, std::span<const Kernel> kernels) {
-    std::string s(target == Target::metal ? text::prelude_metal : text::prelude_cuda);
+    const bool matmul2d = target == Target::metal && std::any_of(kernels.begin(), kernels.end(), [](const Kernel& k) { return k.matmul2d; });
+    std::string s = matmul2d ? "#include <metal_tensor>\n#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>\n" : "";
+    s += target == Target::metal ? text::prelude_metal : text::prelude_cuda;
     for (const std::string_view t : {text::types, text::rows, text::delta, text::formats, text::matvec, text::gemm, text::attention, text::attention_merge, text::experts, text::pick}) s += t;
     if (target == Target::cuda) s.append(text::tensor).append(text::flash);
     else s.append(text::simd_gemm).append(text::simd_flash);
+    if (matmul2d) s += text::matmul2d_gemm;
     std::set<std::string> emitted;
     for (const Kernel& k : kernels)
         if (emitted.insert(k.name).second) s += target == Target::metal ? metal_entry(k) : cuda_entry(k);

@@ -11,6 +11,8 @@ bool beyond_f16(const WeightFormat& f) { return f.is_dense() ? f.dense_type != D
 
 int row_bytes(int elements, int element_bytes) { return elements * element_bytes + 16; }
 
+int matmul2d_bytes(const SimdTile& t) { return std::max((t.rows + t.columns) * row_bytes(t.depth, 2), t.rows * (t.columns + 4) * 4); }
+
 int flash_tile_bytes(const AttentionShape& s, const SimdFlashTile& t) {
     const int score_row = (std::max(t.keys, 32) + 4) * 4;
     return (t.shared ? 1 : 2) * t.keys * row_bytes(s.head_dim, 2) + t.simdgroups * t.rows * score_row;
@@ -66,6 +68,38 @@ Kernel gemm_simd(const Common& c, const MatvecShape& s, const SimdTile& tile) {
                             literal(s.w->global_scale), literal(s.w2 ? s.w2->global_scale : 1.0f), literal(s.softcap), memory));
     const int columns = s.epilogue == Epilogue::act_mul ? tile.columns / 2 : tile.columns;
     return b.finish(kSimdThreads, {divide_up(s.w->rows, columns), tile.rows, 0, 0, s.output_rows});
+}
+
+// Weights that f16 has no room for keep the 8x8 matrices, which multiply floats.
+bool matmul2d_fits(const Common& c, const MatvecShape& s) {
+    return c.limits.matmul2d && c.type != DType::f32 && !(c.type == DType::f16 && beyond_f16(s.w->format)) && !matmul2d_tiles(c, s).empty();
+}
+
+std::vector<SimdTile> matmul2d_tiles(const Common& c, const MatvecShape& s) {
+    const WeightFormat& f = s.w->format;
+    const int depth = f.is_dense() ? 32 : 64;
+    std::vector<SimdTile> tiles;
+    for (const int rows : {64, 32})
+        for (const int columns : {64, 32})
+            for (const int deep : {depth, 96 - depth}) {
+                const SimdTile t{rows, columns, deep, false, true};
+                if (matmul2d_bytes(t) <= c.limits.threadgroup_bytes) tiles.push_back(t);
+            }
+    return tiles;
+}
+
+Kernel gemm_matmul2d(const Common& c, const MatvecShape& s, const SimdTile& tile) {
+    EntryBuilder b("gemm");
+    const ProductNames p = product_parameters(b, c, s);
+    const std::string memory = b.array("memory", "uint4", matmul2d_bytes(tile) / 16);
+    b.statement(fmt::format("fk::gemm_matmul2d<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>({}, w1, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type),
+                            simd_units(c, tile), format_type(*s.w, false), s.w->cols, s.w->rows, tile.rows, tile.columns, tile.depth, static_cast<int>(s.epilogue), static_cast<int>(s.act),
+                            s.bias ? 1 : 0, s.f32_out ? 1 : 0, s.output_rows ? 1 : 0, p.step, s.w2 ? "w2" : "w1", p.x, p.bias, p.bias2, p.residual, p.y, p.y32,
+                            literal(s.w->global_scale), literal(s.w2 ? s.w2->global_scale : 1.0f), literal(s.softcap), memory));
+    const int columns = s.epilogue == Epilogue::act_mul ? tile.columns / 2 : tile.columns;
+    Kernel kernel = b.finish(kSimdThreads, {divide_up(s.w->rows, columns), tile.rows, 0, 0, s.output_rows});
+    kernel.matmul2d = true;
+    return kernel;
 }
 
 bool simd_flash_fits(const Common& c, const AttentionShape& s) {

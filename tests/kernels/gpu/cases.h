@@ -31,6 +31,7 @@ std::vector<GpuCase> attention_cases(bool full);
 std::vector<GpuCase> expert_cases(bool full);
 std::vector<GpuCase> expert_tensor_cases(bool full);   // likewise
 std::vector<GpuCase> simd_cases(bool full);            // Metal's 8x8 matrices
+std::vector<GpuCase> matmul2d_cases(bool full);        // Metal 4's tensor operations, on the same devices
 std::vector<GpuCase> simd_flash_cases(bool full);      // likewise
 std::vector<GpuCase> simd_expert_cases(bool full);     // likewise
 std::vector<GpuCase> delta_cases(bool full);

@@ -12,8 +12,9 @@ TEST_P(GpuKernels, MatchThePlainKernels) {
     if (!device) GTEST_SKIP() << reason;
     const std::string_view family = GetParam().first;
     if (!device->tensor() && (family == "tensor" || family == "flash" || family == "expert_tensor")) GTEST_SKIP() << "for NVIDIA's tensor cores";
-    const bool matrices = family.substr(0, 4) == "simd";
+    const bool matrices = family.substr(0, 4) == "simd" || family == "matmul2d";
     if (matrices && device->matrix_profiles() == 0) GTEST_SKIP() << "for Metal's matrices";
+    if (family == "matmul2d" && !device->matmul2d()) GTEST_SKIP() << "for GPUs with Metal 4's tensor operations";
     const std::vector<GpuCase> cases = GetParam().second(long_tests());
     std::vector<gpu::Kernel> kernels;
     for (const GpuCase& c : cases) kernels.insert(kernels.end(), c.kernels.begin(), c.kernels.end());
@@ -39,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(All, GpuKernels,
                                          std::make_pair("tensor", &tensor_cases),
                                          std::make_pair("attention", &attention_cases), std::make_pair("flash", &flash_cases), std::make_pair("delta", &delta_cases), std::make_pair("experts", &expert_cases),
                                          std::make_pair("expert_tensor", &expert_tensor_cases), std::make_pair("simd", &simd_cases),
-                                         std::make_pair("simd_flash", &simd_flash_cases), std::make_pair("simd_experts", &simd_expert_cases), std::make_pair("fusions", &fusion_cases)),
+                                         std::make_pair("simd_flash", &simd_flash_cases), std::make_pair("simd_experts", &simd_expert_cases), std::make_pair("matmul2d", &matmul2d_cases), std::make_pair("fusions", &fusion_cases)),
                          [](const auto& info) { return std::string(info.param.first); });
 
 }  // namespace

@@ -49,6 +49,8 @@ class GpuDevice {
     // differently; compile() is for the one that was chosen last.
     virtual int matrix_profiles() const { return 0; }
     virtual void choose_profile(int) {}
+    // Whether kernels for Metal 4's tensor operations are.
+    virtual bool matmul2d() const { return matrix_profiles() > 0; }
 };
 
 // Null with a reason when there is none here. Which one a test program has is a matter of what is linked.

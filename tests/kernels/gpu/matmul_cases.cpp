@@ -20,6 +20,7 @@ struct Shape {
     gpu::Tensor tensor = gpu::Tensor::none;
     gpu::TensorTile tile{};
     gpu::SimdTile simd{};   // tensor is simdgroup
+    bool matmul2d = false;  // likewise
 };
 
 // Matrix units take weights rounded to T: the same matrix in f32, with every element rounded.
@@ -69,7 +70,7 @@ GpuCase matmul_case(const NamedFormat& format, Shape s, bool matrix) {
     c.limits.tensor = s.tensor;
     const bool tensor = s.tensor != gpu::Tensor::none;
     const bool simd = s.tensor == gpu::Tensor::simdgroup, rounds = tensor && !s.simd.wide;
-    const gpu::Kernel k = simd ? gpu::gemm_simd(c, g, s.simd) : tensor ? gpu::gemm_tensor(c, g, s.tile) : matrix ? gpu::gemm(c, g) : gpu::matvec(c, g);
+    const gpu::Kernel k = s.matmul2d ? gpu::gemm_matmul2d(c, g, s.simd) : simd ? gpu::gemm_simd(c, g, s.simd) : tensor ? gpu::gemm_tensor(c, g, s.tile) : matrix ? gpu::gemm(c, g) : gpu::matvec(c, g);
     const auto reference = rounds ? rounded_weight(*w, s.type) : w, reference2 = rounds ? rounded_weight(*w2, s.type) : w2;
     const std::string kernel = simd     ? fmt::format("simd {}x{}x{}{}{}", s.simd.rows, s.simd.columns, s.simd.depth, s.simd.wide ? " wide" : "", s.simd.ahead ? " ahead" : "")
                                : tensor ? fmt::format("tensor {}x{}", s.tile.rows, s.tile.columns)
@@ -180,6 +181,16 @@ std::vector<GpuCase> matvec_cases(bool full) {
         add_epilogues(cases, type, false, 1, 1);
         if (full || type == DType::bf16) add_epilogues(cases, type, false, 7, 8);
     }
+    // Every number of rows, by the kernel that serves it.
+    for (const char* name : {"gguf bf16", "gguf q4_0", "gguf q6_k", "gguf q8_0"})
+        for (int rows = 1; full && rows <= 8; ++rows) {
+            Shape s;
+            s.n = 83;
+            s.k = columns(named(name), 550);
+            s.rows = rows;
+            s.variant = rows > 4 ? 8 : rows > 2 ? 4 : rows;
+            cases.push_back(matmul_case(named(name), s, false));
+        }
     // Tiles of large GPUs: strips that several simdgroups share, units loaded ahead, heads on a resident grid.
     for (const char* name : {"gguf bf16", "gguf q4_0", "gguf q8_0"})
         for (const auto& [n, k] : {std::pair{70, 2304}, std::pair{37, 8192}, std::pair{2100, 2304}, std::pair{1030, 1024}, std::pair{45, 1024}}) {
@@ -394,6 +405,66 @@ std::vector<GpuCase> simd_cases(bool full) {
         s.n = 130;
         s.rows = 70;
         cases.push_back(matmul_case(named("gguf bf16"), s, true));
+    }
+    return cases;
+}
+
+// The same by Metal 4's matmul2d, where it fits.
+std::vector<GpuCase> matmul2d_cases(bool full) {
+    std::vector<GpuCase> cases;
+    std::size_t turn = 0;
+    const auto add = [&](const NamedFormat& f, Shape s, bool every) {
+        s.tensor = gpu::Tensor::simdgroup;
+        s.matmul2d = true;
+        gpu::Common c = common(s.type, 9);
+        c.limits.tensor = s.tensor;
+        Weight w;
+        w.format = f.format;
+        gpu::MatvecShape g;
+        g.w = &w;
+        EXPECT_FALSE(gpu::matmul2d_fits(c, g)) << "without the capability";
+        c.limits.matmul2d = true;
+        if (!gpu::matmul2d_fits(c, g)) return;
+        const std::vector<gpu::SimdTile> tiles = gpu::matmul2d_tiles(c, g);
+        for (std::size_t i = 0; i < (every ? tiles.size() : 1); ++i) {
+            s.simd = tiles[every ? i : turn * 5 % tiles.size()];
+            cases.push_back(matmul_case(f, s, true));
+            ++turn;
+        }
+    };
+    constexpr std::array rows_in_turn{9, 33, 65};
+    for (const NamedFormat& f : all_formats()) {
+        if (f.tiled || (!full && f.name.find("gguf") != 0 && f.name.find("mxfp8") == std::string::npos && f.name.find("/64 bf16") == std::string::npos)) continue;
+        for (const DType type : {DType::bf16, DType::f16}) {
+            if (!full && type == DType::f16 && f.name != "gguf f16" && f.name != "gguf q4_0") continue;
+            Shape s;
+            s.type = type;
+            s.rows = rows_in_turn[turn % rows_in_turn.size()];
+            s.k = columns(f, f.format.is_dense() ? 100 : 160);
+            add(f, s, false);
+        }
+    }
+    for (const char* name : {"gguf bf16", "gguf q4_0", "gguf q6_k"}) {
+        const NamedFormat f = named(name);
+        Shape s;
+        s.n = 70;
+        s.k = columns(f, 100);
+        s.rows = 41;
+        const auto with = [&](auto change) {
+            Shape t = s;
+            change(t);
+            add(f, t, full);
+        };
+        with([](Shape& t) { t.epilogue = Epilogue::add; });
+        with([](Shape& t) { t.epilogue = Epilogue::act_mul, t.act = ActKind::gelu_tanh, t.bias = true, t.n = 76; });
+        with([](Shape& t) { t.f32_out = true, t.softcap = 5, t.outputs = true; });
+    }
+    for (const int k : {4, 37, 200}) {
+        Shape s;
+        s.k = k;
+        s.n = 65;
+        s.rows = 33;
+        add(named("gguf bf16"), s, full);
     }
     return cases;
 }

@@ -38,7 +38,7 @@ void emu_set_error(NSError** error, const std::string& message, int code) {
 }
 
 @implementation MTLCompileOptions
-@synthesize mathMode = _mm, fastMathEnabled = _fm;
+@synthesize mathMode = _mm, fastMathEnabled = _fm, languageVersion = _lv;
 - (id)init {
     _fm = YES;
     _mm = MTLMathModeFast;
@@ -271,7 +271,16 @@ static metal_emu::CompileOptions compile_options() {
     return YES;
 }
 - (BOOL)supportsFamily:(MTLGPUFamily)family {
-    return family == MTLGPUFamilyApple7 || family == MTLGPUFamilyMetal3 || (family == MTLGPUFamilyApple9 && emu_settings().profile != metal_emu::Profile::m1);
+    const metal_emu::Profile profile = emu_settings().profile;
+    switch (family) {
+        case MTLGPUFamilyApple7:
+        case MTLGPUFamilyMetal3:
+        case MTLGPUFamilyMetal4: return YES;   // of the system
+        case MTLGPUFamilyApple8:
+        case MTLGPUFamilyApple9: return profile != metal_emu::Profile::m1;
+        case MTLGPUFamilyApple10: return profile == metal_emu::Profile::m5;
+    }
+    return NO;
 }
 - (id<MTLCommandQueue>)newCommandQueue {
     return [[EmuQueue alloc] init];
@@ -305,6 +314,10 @@ static metal_emu::CompileOptions compile_options() {
     metal_emu::Library library = metal_emu::parse([source UTF8String], &message);
     if (!message.empty()) {
         emu_set_error(error, message, 3);
+        return nil;
+    }
+    if (library.source.find("<metal_tensor>") != std::string::npos && options && [options languageVersion] != 0 && [options languageVersion] < MTLLanguageVersion4_0) {
+        emu_set_error(error, "metal_tensor wants MTLLanguageVersion4_0", 3);
         return nil;
     }
     std::shared_ptr<metal_emu::Compiled> compiled;

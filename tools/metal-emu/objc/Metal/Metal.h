@@ -38,8 +38,11 @@ typedef NS_ENUM(NSInteger, MTLGPUFamily) {
     MTLGPUFamilyApple7 = 1007,
     MTLGPUFamilyApple8 = 1008,
     MTLGPUFamilyApple9 = 1009,
-    MTLGPUFamilyMetal3 = 5001
+    MTLGPUFamilyApple10 = 1010,
+    MTLGPUFamilyMetal3 = 5001,
+    MTLGPUFamilyMetal4 = 5002
 };
+typedef NS_ENUM(NSUInteger, MTLLanguageVersion) { MTLLanguageVersion3_2 = (3 << 16) + 2, MTLLanguageVersion4_0 = 4 << 16 };
 @protocol MTLDevice
 , MTLBuffer, MTLLibrary, MTLFunction, MTLCommandQueue, MTLCommandBuffer, MTLComputeCommandEncoder,
     MTLComputePipelineState, MTLSharedEvent, MTLResidencySet;
@@ -62,8 +65,10 @@ typedef void (^MTLCommandBufferHandler)(id<MTLCommandBuffer>);
 @end
 @interface MTLCompileOptions : NSObject {
     MTLMathMode _mm;
+    MTLLanguageVersion _lv;
     BOOL _fm;
 }
+@property MTLLanguageVersion languageVersion;
 @property MTLMathMode mathMode;
 @property BOOL fastMathEnabled;
 @end

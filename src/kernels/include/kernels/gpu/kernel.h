@@ -44,6 +44,7 @@ struct Kernel {
     std::vector<Param> params;
     std::vector<Array> arrays;
     int threads = 32;          // of a threadgroup, a multiple of 32
+    bool matmul2d = false;     // its source is for devices that have Metal 4's tensor operations
     int residents = 0;         // CUDA: threadgroups that must fit a multiprocessor; 0: as the compiler likes
     Grid grid;
 

@@ -18,6 +18,7 @@ struct Limits {
     int cores = 8;             // threadgroups that run at a time, roughly; grids of resident kernels
     bool fast_codes = true;    // 4-bit codes through a float's mantissa (16-bit activations only)
     Tensor tensor = Tensor::none;
+    bool matmul2d = false;     // Metal 4's tensor operations, beside simdgroup
     bool join = true;          // products that nothing separates run in one launch
     bool wide = false;         // tiles for few rows that a large GPU reads memory fastest with (matmul.cpp)
 };
@@ -72,6 +73,11 @@ struct SimdTile {
 std::vector<SimdTile> simd_tiles(const Common& c, const MatvecShape& s);
 SimdTile choose_simd_tile(const Common& c, const MatvecShape& s, int rows);
 Kernel gemm_simd(const Common& c, const MatvecShape& s, const SimdTile& tile);
+
+// The same by Metal 4's matmul2d. Every tile that can be used, the default first; they may differ in the order of sums.
+bool matmul2d_fits(const Common& c, const MatvecShape& s);
+std::vector<SimdTile> matmul2d_tiles(const Common& c, const MatvecShape& s);
+Kernel gemm_matmul2d(const Common& c, const MatvecShape& s, const SimdTile& tile);
 
 Kernel embed(const Common& c, const Weight& table, float scale);
 // `formula` is ignored without a weight. x, weight, residual and y as the launch names them.
