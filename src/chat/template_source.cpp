@@ -1,5 +1,7 @@
 #include "chat/template_source.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,7 @@
 // forge tokenize: text to ids and back.
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <memory>

@@ -1,5 +1,7 @@
 #include "model/bind.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/error.h"

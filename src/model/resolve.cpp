@@ -1,5 +1,7 @@
 #include "resolve.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <unordered_set>

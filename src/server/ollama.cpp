@@ -1,7 +1,8 @@
 // /api/chat, /api/generate, /api/tags, /api/show, /api/ps, /api/version, ...
 #include "ollama.h"
 
-#include <charconv>
+#include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 
@@ -88,10 +89,10 @@ double seconds_of(const Json& value) {
     const bool negative = !text.empty() && text[0] == '-';
     at += negative;
     while (at < text.size()) {
-        double number = 0;
-        const auto end = std::from_chars(text.data() + at, text.data() + text.size(), number);
-        if (end.ec != std::errc()) break;
-        at = static_cast<std::size_t>(end.ptr - text.data());
+        const std::size_t end = std::min(text.find_first_not_of("0123456789.", at), text.size());
+        if (end == at || text[at] == '.') break;
+        const double number = std::strtod(text.substr(at, end - at).c_str(), nullptr);   // libc++'s from_chars may have no floats
+        at = end;
         const std::string_view rest = std::string_view(text).substr(at);
         const std::pair<std::string_view, double> units[] = {{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {"h", 3600}, {"m", 60}, {"s", 1}};
         bool found = rest.empty();

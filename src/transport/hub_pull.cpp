@@ -1,5 +1,7 @@
 #include "transport/hub_pull.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
 #include <memory>

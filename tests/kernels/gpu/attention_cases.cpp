@@ -245,7 +245,7 @@ std::vector<GpuCase> simd_flash_cases(bool full) {
 
 std::vector<GpuCase> attention_cases(bool full) {
     std::vector<GpuCase> cases;
-    const std::vector<Shape> shapes{{9, 3, 64}, {15, 5, 24}, {8, 1, 128}, {16, 2, 32}, {4, 4, 10}, {7, 1, 80}, {2, 1, 256}, {2, 2, 512}};
+    const std::vector<Shape> shapes{{9, 3, 64}, {15, 5, 24}, {8, 1, 128}, {16, 2, 32}, {8, 2, 64}, {4, 4, 10}, {7, 1, 80}, {2, 1, 256}, {2, 2, 512}};
     for (const DType type : types())
         for (Shape s : shapes) {
             if (!full && type != DType::bf16 && s.head_dim > 64) continue;

@@ -275,6 +275,16 @@ std::vector<GpuCase> expert_cases(bool full) {
                     s.per_choice = true;
                     cases.push_back(product_case(f, s));
                 }
+    for (const NamedFormat& f : all_formats())
+        if (full && f.name == "gguf bf16") {   // more grouped rows than 16 bits count
+            Shape s;
+            s.experts = s.per_token = 4;
+            s.rows = 8200;
+            s.n = s.k = 8;
+            s.type = DType::f32;
+            s.per_choice = true;
+            cases.push_back(product_case(f, s));
+        }
     return cases;
 }
 

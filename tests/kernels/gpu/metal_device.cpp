@@ -1,0 +1,81 @@
+// Kernels as Metal text through the backend's own host API: on a Mac's GPU, or over the emulator without its checks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "device.h"
+#include "metal_api.h"
+
+namespace forge::test {
+namespace {
+
+class MetalTestDevice final : public GpuDevice {
+  public:
+    explicit MetalTestDevice(std::unique_ptr<metal::Device> device) : device_(std::move(device)) {}
+    void compile(const std::vector<gpu::Kernel>& kernels) override {
+        std::vector<std::string> names;
+        for (const gpu::Kernel& k : kernels)
+            if (std::find(names.begin(), names.end(), k.name) == names.end()) names.push_back(k.name);
+        try {
+            pipelines_ = device_->compile(gpu::source(gpu::Target::metal, kernels), names);
+        } catch (const Error& e) {
+            FAIL() << e.what();
+        }
+    }
+    std::string run(const gpu::Kernel& kernel, Bindings& bindings, const StepRows& step, int max_rows, int) override {
+        std::vector<std::int32_t> record(gpu::step_words(max_rows), -1);
+        gpu::write_step(step, max_rows, record.data());
+        // Buffers that several parameters share are one on the device too.
+        struct Copy { void* host; std::size_t bytes; std::shared_ptr<metal::Buffer> device; bool written; };
+        std::vector<Copy> copies;
+        std::vector<metal::Binding> bound;
+        for (const gpu::Param& p : kernel.params) {
+            Bindings::Span span{record.data(), record.size() * sizeof(std::int32_t)};
+            if (p.name != "step") {
+                const auto it = bindings.buffers.find(p.name);
+                if (it == bindings.buffers.end()) return "the test binds no buffer " + p.name;
+                span = it->second;
+            }
+            auto copy = std::find_if(copies.begin(), copies.end(), [&](const Copy& c) { return c.host == span.data; });
+            if (copy == copies.end()) {
+                copy = copies.insert(copy, {span.data, span.bytes, device_->allocate(span.bytes, "test"), false});
+                std::memcpy(copy->device->contents(), span.data, span.bytes);
+                device_->make_resident({&copy->device, 1});
+            }
+            copy->written = copy->written || p.written;
+            bound.push_back({copy->device.get(), 0});
+        }
+        const metal::Pipeline& pipeline = *pipelines_.at(kernel.name);
+        if (pipeline.most_threads() < kernel.threads) return "the GPU runs this kernel with " + std::to_string(pipeline.most_threads()) + " threads at most";
+        const gpu::GridSize grid = gpu::grid_size(kernel.grid, step);
+        device_->begin();
+        device_->dispatch({&pipeline, bound, {grid.x, grid.y, grid.z}, static_cast<unsigned>(kernel.threads), false});
+        device_->commit();
+        try {
+            device_->wait();
+        } catch (const Error& e) {
+            return e.what();
+        }
+        for (const Copy& c : copies)
+            if (c.written) std::memcpy(c.host, c.device->contents(), c.bytes);
+        return "";
+    }
+    int orders() const override { return 1; }
+    int matrix_profiles() const override { return 1; }
+    bool matmul2d() const override { return device_->info().matmul2d; }
+
+  private:
+    std::unique_ptr<metal::Device> device_;
+    std::map<std::string, std::shared_ptr<metal::Pipeline>> pipelines_;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuDevice> make_gpu_device(std::string* reason) {
+    std::unique_ptr<metal::Device> device = metal::open_device(reason);
+    return device ? std::make_unique<MetalTestDevice>(std::move(device)) : nullptr;
+}
+
+}  // namespace forge::test
