@@ -1,18 +1,19 @@
 #include "api/text_model.h"
 
 #include <algorithm>
+#include <future>
 #include <set>
 
 namespace forge {
 
 std::shared_ptr<const TextModel> TextModel::load(const std::string& path, const LoadOptions& options) {
     std::shared_ptr<TextModel> model(new TextModel);
-    // The small parts first: a broken tokenizer should not cost the time of loading the weights.
     const std::string resolved = model_path(path);
     const std::shared_ptr<ModelFile> file = open_model_file(resolved);
     const bool inside = file->packed || file->format == ModelFormat::gguf;  // the text side is in the model's file
-    model->text_ = inside ? ModelText::load(*file) : ModelText::load(resolved);
+    auto text = std::async(std::launch::async, [&] { return inside ? ModelText::load(*file) : ModelText::load(resolved); });
     model->engine_ = Engine::load(file, options);
+    model->text_ = text.get();
     const ModelSpec& spec = model->engine_->spec();
     // The tokenizer may know fewer tokens (padding rows) and also a few more (Gemma's image token).
     model->id_limit_ = std::min(model->tokenizer()->size(), static_cast<std::int32_t>(spec.vocab));

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
 
@@ -99,21 +98,6 @@ void MappedFile::lock(std::size_t first, std::size_t count) const {
     if (::mlock(pages.at, pages.bytes) == 0) return;
     fail(ErrorKind::io, "cannot keep {} bytes of {} in memory: {}; raise the limit (ulimit -l, or memlock in limits.conf) or leave --mlock out",
          pages.bytes, path_, std::strerror(errno));
-}
-
-std::size_t MappedFile::resident(std::size_t first, std::size_t count) const {
-    if (!data_ || count == 0) return 0;
-    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    const Pages pages = pages_of(data_, size_, first, count);
-#ifdef __APPLE__
-    std::vector<char> in((pages.bytes + page - 1) / page);
-#else
-    std::vector<unsigned char> in((pages.bytes + page - 1) / page);
-#endif
-    if (::mincore(pages.at, pages.bytes, in.data()) != 0) return count;
-    std::size_t found = 0;
-    for (const auto flags : in) found += flags & 1 ? page : 0;
-    return std::min(found, count);
 }
 
 }  // namespace forge

@@ -40,6 +40,19 @@ Json json_file(const ForgeModel& model, std::string_view name, bool required) {
     return json;
 }
 
+// The first touch of a page that is not in memory makes the system read megabytes around it and wait for
+// them: ten milliseconds a shard. So its header and its end are asked for by themselves, all shards at once.
+void ask_for_what_opening_reads(const ManifestBlob& entry, const BlobBytes& blob) {
+    constexpr std::size_t end = std::size_t{64} << 10;   // index and footer: some hundred bytes a weight
+    const std::size_t size = blob.bytes.size();
+    if (entry.role != "shard" || size <= end) {
+        blob.file->read_ahead(blob.offset, size);
+        return;
+    }
+    blob.file->read_ahead(blob.offset, kPlaneAlignment);
+    blob.file->read_ahead(blob.offset + size - end, end);
+}
+
 }  // namespace
 
 void ForgeModel::add_shard(const ManifestBlob& entry, BlobBytes blob) {
@@ -142,10 +155,14 @@ std::shared_ptr<ModelFile> open_forge_blobs(std::string_view manifest, const std
     model->metadata.source = source;
     bool tensors = false;
     for (const ManifestBlob& entry : m.blobs) {
-        BlobBytes blob = lookup(entry);
+        packed->blobs_.push_back(lookup(entry));
+        ask_for_what_opening_reads(entry, packed->blobs_.back());
+    }
+    for (std::size_t i = 0; i < m.blobs.size(); ++i) {
+        const ManifestBlob& entry = m.blobs[i];
+        BlobBytes blob = packed->blobs_[i];
         if (blob.bytes.size() != entry.bytes)
             fail("{} should have {} bytes, but it has {}; it is truncated or was swapped", label(source, entry), entry.bytes, blob.bytes.size());
-        packed->blobs_.push_back(blob);
         if (std::find(model->files.begin(), model->files.end(), blob.file) == model->files.end()) model->files.push_back(blob.file);
         if (entry.role == "metadata" || entry.role == "tokenizer") decode_pairs(blob.bytes, label(source, entry), model->metadata);
         if (entry.role == "tensors") {

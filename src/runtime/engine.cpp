@@ -171,16 +171,16 @@ std::shared_ptr<Engine> Engine::load(std::shared_ptr<ModelFile> file, const Load
     std::shared_ptr<Engine> engine(new Engine);
     State& s = *engine->state_;
     s.options = options;
+    s.file = file;
     s.pool = std::make_unique<ThreadPool>(options.threads);
     s.options.threads = s.pool->size();
     register_built_in_devices();
     s.backend = make_backend(options.device, *s.pool);
+    if (s.backend->runs()) s.warm_up = std::make_unique<WarmUp>(s.file);   // the disk works while the rest is prepared
     bool larger_than_memory = false;
-    s.file = file;
     if (options.verify && !s.file->packed)
         fail("{} holds no hashes to verify: only .forge models do; `forge pack` makes one of it", path);
     if (options.verify) s.file->packed->verify(*s.pool);
-    if (s.backend->runs()) s.warm_up = std::make_unique<WarmUp>(s.file);
     if (options.lock_memory) lock_weights(*s.file);
     WeightLayout layout = s.backend->layout();
     if (s.options.repack && layout == WeightLayout::tiles) layout = WeightLayout::tiles_by_copy;

@@ -26,8 +26,7 @@ std::vector<Range> mapped_ranges(const ModelFile& model) {
     return ranges;
 }
 
-constexpr std::size_t window = std::size_t{8} << 20;   // entered in the page table at once
-constexpr std::size_t ahead = std::size_t{64} << 20;   // asked of the disk before that
+constexpr std::size_t window = std::size_t{8} << 20;   // asked for at once
 
 }  // namespace
 
@@ -49,21 +48,12 @@ WarmUp::~WarmUp() {
 }
 
 void WarmUp::run() {
-    // Two positions in the same sequence of windows: what the disk was asked for, and what is in the table.
-    std::vector<Range> windows;
+    // All of it is asked for, in order: the disk always has something to do, and its queue paces this thread.
+    // Pages are mapped as they are touched, a little at a time: entering them in the page table here as well
+    // (MADV_POPULATE_READ) made the first token later.
     for (const Range& range : mapped_ranges(*model_))
-        for (std::size_t at = 0; at < range.count; at += window) windows.push_back({range.file, range.first + at, std::min(window, range.count - at)});
-    std::size_t asked = 0, asked_bytes = 0, done_bytes = 0;
-    for (const Range& now : windows) {
-        for (; asked < windows.size() && asked_bytes < done_bytes + ahead; ++asked) {
-            windows[asked].file->read_ahead(windows[asked].first, windows[asked].count);
-            asked_bytes += windows[asked].count;
-        }
-        if (stop_) return;
-        // What is in memory already is mapped as it is touched, a little at a time, without this thread.
-        if (now.file->resident(now.first, now.count) < now.count) now.file->populate(now.first, now.count);
-        done_bytes += now.count;
-    }
+        for (std::size_t at = 0; at < range.count && !stop_; at += window)
+            range.file->read_ahead(range.first + at, std::min(window, range.count - at));
 }
 
 void lock_weights(const ModelFile& model) {

@@ -27,8 +27,6 @@ class MappedFile {
     void populate(std::size_t first, std::size_t count) const;
     // Keeps the bytes in memory. Error (io) with the system's reason and what to do.
     void lock(std::size_t first, std::size_t count) const;
-    // How many of the bytes are in memory (by whole pages); all of them where the system does not say.
-    std::size_t resident(std::size_t first, std::size_t count) const;
 
   private:
     MappedFile() = default;
