@@ -196,11 +196,12 @@ __attribute__((noinline)) void dequantise_tiles(const Weight& w, std::int64_t n,
     }
 }
 
-// c[panel][row][kLanes] (+)= R rows of the tile times P panels.
+// c[panel][row][kLanes] (+)= R rows of the tile times P panels. Half a panel of `depth` words from `next` on,
+// which are wanted soon, are fetched meanwhile: they lie in the cache that cores share, or beyond it.
 template <bool pairs, int R, int P>
 __attribute__((noinline)) void multiply(const float* w, std::int64_t w_stride, const float* x,
                                         std::int64_t panel_stride, std::int64_t depth, float* c,
-                                        std::int64_t c_stride, bool add) {
+                                        std::int64_t c_stride, bool add, const float* next) {
     F32 sums[R][P];
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r)
@@ -210,6 +211,7 @@ __attribute__((noinline)) void multiply(const float* w, std::int64_t w_stride, c
         F32 xs[P];
 #pragma GCC unroll 4
         for (int q = 0; q < P; ++q) xs[q] = load(x + q * panel_stride + d * kLanes);
+        if (d & 1) prefetch(next + (d >> 1) * kLanes);
 #pragma GCC unroll 12
         for (int r = 0; r < R; ++r) {
             const F32 wr = set1(w[r * w_stride + d]);
@@ -286,12 +288,15 @@ void multiply_rows(const Weight& w, const MatmulParams& p, std::int64_t n, std::
         const float* x = packed + depth_of<pairs>(k) * kLanes;
         for (std::int64_t q = 0; q < panels;) {
             float* c = sums + q * kGemmRows * kLanes;
-            const bool whole = panels - q >= kTilePanels;
+            const bool whole = panels - q >= kTilePanels, more = panels - q >= 2 * kTilePanels;
             for (std::int64_t r = 0; r < tile_rows; r += kTileRows) {
+                const std::int64_t part = r / kTileRows % (2 * kTilePanels);   // of the next panels, halves of each
+                const float* const next =
+                    x + (more ? (q + kTilePanels + part / 2) * depth + part % 2 * (tile_depth / 2) : q * depth) * kLanes;
                 const auto call = [&](auto width) {
                     multiply<pairs, kTileRows, width.value>(
                         tile + r * GemmScratch::row_words, GemmScratch::row_words, x + q * depth * kLanes,
-                        depth * kLanes, tile_depth, c + r * kLanes, kGemmRows * kLanes, k > 0);
+                        depth * kLanes, tile_depth, c + r * kLanes, kGemmRows * kLanes, k > 0, next);
                 };
                 if (whole)
                     call(std::integral_constant<int, kTilePanels>{});

@@ -64,7 +64,7 @@ std::int64_t matvec_rows(const Weight& weight);
 inline constexpr int kMatvecTokens = 8;  // rows of x that one pass over the weights serves at most
 inline constexpr int kGemmRows = 48;     // weight rows of a gemm item
 inline constexpr int kGemmTokens = 512;  // rows of x that share one dequantised tile
-inline constexpr int kGemmDepth = 512;   // columns of a dequantised tile
+inline constexpr int kGemmDepth = 1024;   // columns of a dequantised tile
 
 inline std::int64_t round_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
