@@ -51,7 +51,7 @@ std::string shape_of(const Tensor& tensor) { return fmt::format("[{}]", fmt::joi
 void print_file(const ModelFile& file) {
     fmt::print("file          {}\n", file.path);
     if (file.packed) {
-        fmt::print("format        .forge made from {}, {} shards, {} layout, {}\n", name_of(file.format), file.packed->shards().size(), file.packed->manifest().layout,
+        fmt::print("format        .forge made from {}, {} shards, {} layout, {}\n", name_of(file.format), file.packed->shards().size(), file.packed->layout(),
                    format_bytes(file.packed->manifest().bytes()));
     } else {
         fmt::print("format        {}, {} tensors, {}\n", name_of(file.format), file.tensors.size(), format_bytes(file.tensor_bytes()));

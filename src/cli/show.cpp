@@ -49,7 +49,7 @@ void show(const ShowOptions& o) {
         return;
     }
     print_values(manifest.model);
-    fmt::print("{:<16}{}\n{:<16}{}\n{:<16}{}\n{:<16}{}\n", "origin", manifest.origin, "layout", manifest.layout, "size", format_bytes(manifest.bytes()), "proof",
+    fmt::print("{:<16}{}\n{:<16}{}\n{:<16}{}\n{:<16}{}\n", "origin", manifest.origin, "layout", packed.layout(), "size", format_bytes(manifest.bytes()), "proof",
                manifest.find("proof") ? "yes" : "no");
     print_values(manifest.provenance);
     if (!o.blobs) return;

@@ -85,6 +85,10 @@ const Weight* ForgeModel::find(const PackedKey& key) const {
     return found == by_key_.end() ? nullptr : &weights_[found->second];
 }
 
+std::string_view ForgeModel::layout() const {
+    return std::any_of(weights_.begin(), weights_.end(), [](const Weight& weight) { return weight.tiled; }) ? "tiled16" : "rows";
+}
+
 std::uint64_t ForgeModel::plane_bytes() const {
     std::uint64_t sum = 0;
     for (const Weight& weight : weights_) sum += weight.bytes();

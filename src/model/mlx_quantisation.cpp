@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 
 #include "base/error.h"
@@ -12,10 +11,10 @@
 namespace forge {
 namespace {
 
-constexpr std::array<std::string_view, 4> mode_names{"affine", "mxfp4", "mxfp8", "nvfp4"};
-
 // NVFP4's second level: G stands for the largest magnitude, which is e4m3's 448 times e2m1's 6.
 constexpr float nvfp4_range = 448 * 6;
+
+std::string describe(const MlxFormat& p) { return fmt::format("{} {} bits in groups of {}", name_of(p.mode), p.bits, p.group); }
 
 }  // namespace
 
@@ -37,54 +36,47 @@ MlxQuantisation::MlxQuantisation(const ModelFile& file) {
     }
 }
 
-std::string MlxQuantisation::describe(const Parameters& p) {
-    return fmt::format("{} {} bits in groups of {}", mode_names[static_cast<std::size_t>(p.mode)], p.bits, p.group);
-}
-
-MlxQuantisation::Parameters MlxQuantisation::defaults(Mode mode) {
-    return {mode, mode == Mode::mxfp8 ? 8 : 4, mode == Mode::affine ? 64 : mode == Mode::nvfp4 ? 16 : 32};
-}
-
-MlxQuantisation::Parameters MlxQuantisation::read(const Json& block, const std::string& where) const {
+MlxFormat MlxQuantisation::read(const Json& block, const std::string& where) const {
     // Without a mode it is affine, whatever the folder's own mode: so are the routers of mxfp4 folders.
-    Parameters p;
+    MlxFormat p;
     if (const auto mode = block.find("mode"); mode != block.end() && !mode->is_null()) {
-        const auto found = mode->is_string() ? std::find(mode_names.begin(), mode_names.end(), mode->get_ref<const std::string&>()) : mode_names.end();
-        if (found == mode_names.end())
+        const auto found = mode->is_string() ? mlx_mode(mode->get_ref<const std::string&>()) : std::nullopt;
+        if (!found)
             fail(ErrorKind::unsupported, "{} has the mode {}, which is not implemented ({} are)", where,
-                 mode->dump(-1, ' ', true, Json::error_handler_t::replace), fmt::join(mode_names, ", "));
-        p.mode = static_cast<Mode>(found - mode_names.begin());
+                 mode->dump(-1, ' ', true, Json::error_handler_t::replace), fmt::join(mlx_mode_names, ", "));
+        p.mode = *found;
     }
-    p = defaults(p.mode);
+    p = mlx_default(p.mode);
     for (const auto& [key, value] : {std::pair{"bits", &p.bits}, std::pair{"group_size", &p.group}}) {
         const auto found = block.find(key);
         if (found == block.end() || found->is_null()) continue;
         if (!found->is_number_integer() || found->get<double>() < 1 || found->get<double>() > 1024)
             fail("{}: '{}' should be a small whole number, but it is {}", where, key, found->dump(-1, ' ', true, Json::error_handler_t::replace));
-        *value = found->get<std::int64_t>();
+        *value = found->get<int>();
     }
     check(p, where);
     return p;
 }
 
-void MlxQuantisation::check(const Parameters& p, const std::string& where) const {
-    const bool known = p.mode == Mode::affine
+void MlxQuantisation::check(const MlxFormat& p, const std::string& where) const {
+    const bool known = p.mode == MlxMode::affine
                            ? p.bits >= 1 && p.bits <= 8 && p.bits != 7 && (p.group == 32 || p.group == 64 || p.group == 128)
-                           : p == defaults(p.mode);
+                           : p == mlx_default(p.mode);
     if (!known)
         fail(ErrorKind::unsupported,
              "{}: {} is not implemented (affine with 1, 2, 3, 4, 5, 6 or 8 bits and groups of 32, 64 or 128, mxfp4 and mxfp8 with groups "
              "of 32 and nvfp4 with groups of 16 are)", where, describe(p));
 }
 
-MlxQuantisation::Parameters MlxQuantisation::infer(const Tensor& weight, const Tensor& scales, std::int64_t cols) const {
+MlxFormat MlxQuantisation::infer(const Tensor& weight, const Tensor& scales, std::int64_t cols) const {
     const std::int64_t words = weight.cols(), groups = scales.cols();
     if (groups < 1 || cols % groups != 0 || words * 32 % cols != 0)
         fail("{}: {} with {} do not fit {} inputs: a row should have a scale a group, and 32 bits of codes a word", file_->path,
              weight.describe(), scales.describe(), cols);
-    Parameters p{Mode::affine, words * 32 / cols, cols / groups};
+    constexpr std::int64_t most = 1 << 20;   // beyond what any mode has
+    MlxFormat p{MlxMode::affine, static_cast<int>(std::min(words * 32 / cols, most)), static_cast<int>(std::min(cols / groups, most))};
     if (scales.dtype == DType::u8) {
-        p.mode = p.bits == 8 ? Mode::mxfp8 : p.group == 16 ? Mode::nvfp4 : Mode::mxfp4;
+        p.mode = p.bits == 8 ? MlxMode::mxfp8 : p.group == 16 ? MlxMode::nvfp4 : MlxMode::mxfp4;
     }
     check(p, fmt::format("{}: {}", file_->path, weight.name));
     return p;
@@ -114,38 +106,28 @@ std::optional<QuantisedTensor> MlxQuantisation::of(const Tensor& weight, std::in
     if (!std::equal(weight.shape.begin(), weight.shape.end() - 1, out.scales->shape.begin(), out.scales->shape.end() - 1))
         fail("{}: {} and {} differ in their rows", file_->path, weight.describe(), out.scales->describe());
 
-    const Parameters p = infer(weight, *out.scales, cols);
+    const MlxFormat p = infer(weight, *out.scales, cols);
     if (listed) {
-        const Parameters stated = entry->is_object() ? read(*entry, where()) : top_;
+        const MlxFormat stated = entry->is_object() ? read(*entry, where()) : top_;
         if (stated != p)
             fail("{} is {}, but the shapes of {} and {} say {}", where(), describe(stated), weight.describe(), out.scales->describe(), describe(p));
     }
-    WeightFormat& f = out.format;
-    f.packing = Packing::stream;
-    f.bits = static_cast<std::uint8_t>(p.bits);
-    f.group = static_cast<std::uint16_t>(p.group);
+    const bool affine = p.mode == MlxMode::affine;
+    if (affine && out.scales->dtype != DType::f16 && out.scales->dtype != DType::bf16 && out.scales->dtype != DType::f32)
+        fail(ErrorKind::unsupported, "{}: scales of this type are not implemented: {}", file_->path, out.scales->describe());
+    out.format = mlx_planes(p, out.scales->dtype);
     out.biases = file_->find(path + ".biases");
-    if (p.mode == Mode::affine) {
-        f.map = CodeMap::integer;
-        f.offset = OffsetKind::bias;
-        switch (out.scales->dtype) {
-            case DType::f16: f.scale = ScaleKind::f16; break;
-            case DType::bf16: f.scale = ScaleKind::bf16; break;
-            case DType::f32: f.scale = ScaleKind::f32; break;
-            default: fail(ErrorKind::unsupported, "{}: scales of this type are not implemented: {}", file_->path, out.scales->describe());
-        }
+    if (affine) {
         if (!out.biases) fail("{}: {} is affine, but there is no tensor {}.biases", file_->path, weight.describe(), path);
         if (out.biases->shape != out.scales->shape || out.biases->dtype != out.scales->dtype)
             fail("{}: {} and {} should have one shape and type", file_->path, out.biases->describe(), out.scales->describe());
         return out;
     }
     if (out.biases) fail("{}: {} is {}, which has no biases, but there is {}", file_->path, weight.describe(), describe(p), out.biases->describe());
-    f.map = p.mode == Mode::mxfp8 ? CodeMap::e4m3 : CodeMap::e2m1;
-    f.scale = p.mode == Mode::nvfp4 ? ScaleKind::ue4m3 : ScaleKind::e8m0;
     out.global_scale = file_->find(path + ".global_scale");
     if (out.global_scale) {
         const std::int64_t count = out.global_scale->elements();
-        if (p.mode != Mode::nvfp4) fail("{}: {} is {}, which has no global scale, but there is {}", file_->path, weight.describe(), describe(p), out.global_scale->describe());
+        if (p.mode != MlxMode::nvfp4) fail("{}: {} is {}, which has no global scale, but there is {}", file_->path, weight.describe(), describe(p), out.global_scale->describe());
         if (count != 1 && !(weight.shape.size() == 3 && count == weight.shape[0]))
             fail("{}: {} should be one number, or one for each of the matrices of {}", file_->path, out.global_scale->describe(), weight.describe());
     }

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "formats/model_file.h"
-#include "quant/weight.h"
+#include "quant/mlx_format.h"
 
 namespace forge {
 
@@ -30,23 +30,15 @@ class MlxQuantisation {
     std::optional<QuantisedTensor> of(const Tensor& weight, std::int64_t cols) const;
 
   private:
-    enum class Mode : std::uint8_t { affine, mxfp4, mxfp8, nvfp4 };
-    struct Parameters {
-        Mode mode = Mode::affine;
-        std::int64_t bits = 0, group = 0;
-        bool operator==(const Parameters&) const = default;
-    };
     using Json = nlohmann::ordered_json;
-    static std::string describe(const Parameters& p);
-    static Parameters defaults(Mode mode);
     // A dictionary's values, the mode's defaults for those it leaves out.
-    Parameters read(const Json& block, const std::string& where) const;
-    Parameters infer(const Tensor& weight, const Tensor& scales, std::int64_t cols) const;
-    void check(const Parameters& p, const std::string& where) const;
+    MlxFormat read(const Json& block, const std::string& where) const;
+    MlxFormat infer(const Tensor& weight, const Tensor& scales, std::int64_t cols) const;
+    void check(const MlxFormat& p, const std::string& where) const;
 
     const ModelFile* file_ = nullptr;
     const Json* block_ = nullptr;  // null: the folder is not quantised
-    Parameters top_;
+    MlxFormat top_;
 };
 
 }  // namespace forge

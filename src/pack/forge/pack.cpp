@@ -124,7 +124,7 @@ class Packer {
     PackedWeight describe(WeightId id) {
         PackedWeight weight = source_.describe(id, layout_, pool_);
         if (const MlxFormat* format = format_of(id)) {
-            weight.format = Quantiser::planes_of(*format, weight.format.dense_type);
+            weight.format = mlx_planes(*format, weight.format.dense_type);
             weight.tiled = layout_ != WeightLayout::rows && weight.rows >= kTiledRows && can_tile(weight.format);
             weight.planes = packed_planes(weight.format, weight.rows, weight.cols, weight.tiled);
         }

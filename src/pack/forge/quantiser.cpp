@@ -27,38 +27,11 @@ std::optional<MlxFormat> Quantiser::choose(WeightId id, const PackedWeight& weig
     return choice.format;
 }
 
-WeightFormat Quantiser::planes_of(const MlxFormat& format, DType type) {
-    WeightFormat out;
-    out.packing = Packing::stream;
-    out.bits = static_cast<std::uint8_t>(format.bits);
-    out.group = static_cast<std::uint16_t>(format.group);
-    switch (format.mode) {
-        case MlxMode::affine:
-            out.map = CodeMap::integer;
-            out.scale = type == DType::f16 ? ScaleKind::f16 : type == DType::bf16 ? ScaleKind::bf16 : ScaleKind::f32;
-            out.offset = OffsetKind::bias;
-            break;
-        case MlxMode::mxfp4:
-            out.map = CodeMap::e2m1;
-            out.scale = ScaleKind::e8m0;
-            break;
-        case MlxMode::mxfp8:
-            out.map = CodeMap::e4m3;
-            out.scale = ScaleKind::e8m0;
-            break;
-        case MlxMode::nvfp4:
-            out.map = CodeMap::e2m1;
-            out.scale = ScaleKind::ue4m3;
-            break;
-    }
-    return out;
-}
-
 Weight Quantiser::encode(const Weight& rows, const MlxFormat& format, bool tiled, ThreadPool& pool) const {
     const DType type = rows.format.dense_type;
     Weight planes;
     planes.name = rows.name;
-    planes.format = planes_of(format, type);
+    planes.format = mlx_planes(format, type);
     planes.rows = rows.rows;
     planes.cols = rows.cols;
     planes.global_scale = rows.global_scale;

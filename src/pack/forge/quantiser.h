@@ -21,8 +21,6 @@ class Quantiser {
 
     // What a weight becomes; nullopt: it stays as it is. Error when it is quantised already.
     std::optional<MlxFormat> choose(WeightId id, const PackedWeight& weight) const;
-    // The planes of that format, of numbers of `type`.
-    static WeightFormat planes_of(const MlxFormat& format, DType type);
     // Rows of floats, encoded; in tiles where `tiled`. Error when a number is not finite.
     Weight encode(const Weight& rows, const MlxFormat& format, bool tiled, ThreadPool& pool) const;
 

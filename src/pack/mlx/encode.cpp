@@ -127,11 +127,6 @@ void encode_scaled(const MlxFormat& format, DType type, std::span<const float> r
 
 }  // namespace
 
-std::string_view name_of(MlxMode mode) {
-    constexpr std::string_view names[] = {"affine", "mxfp4", "mxfp8", "nvfp4"};
-    return names[static_cast<std::size_t>(mode)];
-}
-
 MlxRowBytes mlx_row_bytes(const MlxFormat& format, std::int64_t cols, DType type) {
     const auto groups = static_cast<std::size_t>(cols / format.group);
     const bool affine = format.mode == MlxMode::affine;

@@ -31,9 +31,7 @@ std::optional<int> number(std::string_view& text) {
 
 Parsed parse(const std::string& text) {
     if (text == "plain") return {};
-    if (text == "mxfp4") return {MlxFormat{MlxMode::mxfp4, 4, 32}, 0};
-    if (text == "mxfp8") return {MlxFormat{MlxMode::mxfp8, 8, 32}, 0};
-    if (text == "nvfp4") return {MlxFormat{MlxMode::nvfp4, 4, 16}, 0};
+    if (const auto mode = mlx_mode(text); mode && *mode != MlxMode::affine) return {mlx_default(*mode), 0};
     std::string_view rest = text;
     MlxFormat format;
     int high = 0;

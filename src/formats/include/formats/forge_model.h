@@ -41,6 +41,8 @@ class ForgeModel {
     // The weight made from these rows of this tensor; nullptr when there is none. It is mapped.
     const Weight* find(const PackedKey& key) const;
     std::uint64_t plane_bytes() const;  // of all weights
+    // tiled16 when any weight lies in tiles, else rows, whatever was chosen for weights that can.
+    std::string_view layout() const;
     // A file of the source (config.json, tokenizer.json, ...); nullopt when it had none.
     std::optional<std::string_view> file(std::string_view name) const;
     std::vector<std::string> file_names() const;

@@ -4,21 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "base/dtype.h"
+#include "quant/mlx_format.h"
 
 namespace forge {
-
-enum class MlxMode : std::uint8_t { affine, mxfp4, mxfp8, nvfp4 };
-
-struct MlxFormat {
-    MlxMode mode = MlxMode::affine;
-    int bits = 4, group = 64;
-    bool operator==(const MlxFormat&) const = default;
-};
-
-std::string_view name_of(MlxMode mode);
 
 // Bytes that a row of `cols` numbers (whole groups) takes in each plane. The type of affine scales
 // and biases is that of the numbers; the other modes have one byte a group and no biases.
