@@ -16,7 +16,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "transport"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from oci_server import Registry  # noqa: E402
-from support import Case, main, random_bytes  # noqa: E402
+from support import Case, main, random_bytes, relay  # noqa: E402
 
 MAKE_MODEL = sys.argv.pop(2)
 MIB = 1 << 20
@@ -431,21 +431,18 @@ class Dropping:
 
     def copy(self, source, target, counted):
         seen = 0
-        try:
-            while data := source.recv(65536):
-                seen += len(data)
-                if counted and seen > self.after and self.dropped < self.drops:
-                    self.dropped += 1
-                    source.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                    break
-                target.sendall(data)
-        except OSError:
-            pass
+
+        def passes(data):
+            nonlocal seen
+            seen += len(data)
+            if not counted or seen <= self.after or self.dropped >= self.drops:
+                return True
+            self.dropped += 1
+            source.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            return False
+
+        relay(source, target, passes)
         for end in (source, target):
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
             end.close()
 
 

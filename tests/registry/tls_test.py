@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from hub_server import Hub, Server  # noqa: E402
 from oci_server import Registry  # noqa: E402
-from support import Case, main, random_bytes  # noqa: E402
+from support import Case, main, random_bytes, relay  # noqa: E402
 
 MAKE_MODEL = sys.argv.pop(2)
 OPENSSL = shutil.which("openssl")
@@ -33,23 +33,10 @@ class Tunnel(http.server.BaseHTTPRequestHandler):
             self.send_response(200)
             self.end_headers()
             self.close_connection = True
-            back = threading.Thread(target=self.copy, args=(server, self.connection), daemon=True)
+            back = threading.Thread(target=relay, args=(server, self.connection), daemon=True)
             back.start()
-            self.copy(self.connection, server)
+            relay(self.connection, server)
             back.join()
-
-    @staticmethod
-    def copy(source, target):
-        try:
-            while data := source.recv(65536):
-                target.sendall(data)
-        except OSError:
-            pass
-        for end in (source, target):
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
 
     def log_message(self, *_):
         pass

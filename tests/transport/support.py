@@ -2,6 +2,7 @@
 import os
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,20 @@ FORGE = sys.argv[1] if len(sys.argv) > 1 else "forge"
 
 def random_bytes(seed, size):
     return random.Random(seed).randbytes(size)
+
+
+def relay(source, target, passes=lambda data: True):
+    """Sends what comes from one socket to another, until an end or until `passes` says no; then both are shut."""
+    try:
+        while (data := source.recv(65536)) and passes(data):
+            target.sendall(data)
+    except OSError:
+        pass
+    for end in (source, target):
+        try:
+            end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
 
 
 class Case(unittest.TestCase):
