@@ -14,7 +14,8 @@ inline void follow(forge::Grammar compiled) {
         for (const char* t : {"{\"", "\":", "\",\"", "ab", "\\u00", "1.5", "null", "}]", "\xC3\xA4z", "\xE6\x97"}) tokens.emplace_back(t);
         tokens.emplace_back();
         const auto end = static_cast<std::int32_t>(tokens.size() - 1);
-        return std::make_shared<const forge::Vocabulary>(std::move(tokens), std::vector<std::int32_t>{end});
+        tokens.emplace_back("<|q|>");   // a special token
+        return std::make_shared<const forge::Vocabulary>(std::move(tokens), std::vector<std::int32_t>{end}, std::vector<std::int32_t>{end + 1});
     }();
     forge::Matcher matcher(std::make_shared<const forge::Grammar>(std::move(compiled)), vocabulary);
     for (unsigned n = 0; n < 12 && !matcher.finished(); ++n) {

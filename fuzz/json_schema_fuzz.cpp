@@ -12,7 +12,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto schema = nlohmann::ordered_json::parse(data + 1, data + size, nullptr, false);
     if (schema.is_discarded()) return 0;
     try {
-        follow(forge::compile_schema(schema, {data[0] % 2 == 1}));
+        const forge::SchemaOptions options{data[0] % 2 == 1};
+        if (data[0] % 4 < 2) {
+            follow(forge::compile_schema(schema, options));
+        } else {   // in the notation whose strings stand between special tokens
+            const forge::Notation notation{forge::Notation::Kind::bare, forge::Grammar::special_begin + std::string("<|q|>") + forge::Grammar::special_end};
+            follow(forge::compile_forms({{{}, {}, {}, {{{"", &schema, notation}}}, false}}, options));
+        }
     } catch (const forge::Error&) {
     }
     return 0;

@@ -243,14 +243,21 @@ TIMED = {
 }
 
 
+# In the notation of calls in which strings are between two special tokens, where the vocabulary has this one.
+QUOTE = "<|im_start|>"
+QUOTED = {"bounded texts between special tokens": TIMED["bounded texts"]}
+
+
 def time(options):
     ask = Lines(options.lines, options.model)
     print("| schema | compile ms | states | masks | median us | mean us | 99 % us | largest us |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
     failed = 0
-    for name, schema in TIMED.items():
-        compile_ms = statistics.median(ask({"schema": schema, "texts": []})["compile_ms"] for _ in range(9))
-        answer = ask({"schema": schema, "time": 20})
+    requests = {name: {"schema": schema} for name, schema in TIMED.items()}
+    requests |= {name: {"schema": schema, "quote": QUOTE} for name, schema in QUOTED.items()}
+    for name, request in requests.items():
+        compile_ms = statistics.median(ask(request | {"texts": []})["compile_ms"] for _ in range(9))
+        answer = ask(request | {"time": 20})
         us = sorted(answer["mask_us"])
         median = statistics.median(us)
         failed += median > 200 or compile_ms > 50

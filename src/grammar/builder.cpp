@@ -42,9 +42,9 @@ void Builder::bytes(NodeId from, unsigned char lo, unsigned char hi, NodeId to) 
 void Builder::epsilon(NodeId from, NodeId to) { add(from, {Kind::epsilon, 0, 0, 0, to}); }
 void Builder::call(NodeId from, RuleId rule, NodeId to) { add(from, {Kind::call, 0, 0, rule, to}); }
 
-void Builder::text(NodeId from, std::uint32_t least, std::uint32_t most, NodeId to) {
-    const auto [it, added] = text_index_.try_emplace({least, most}, static_cast<std::uint32_t>(texts_.size()));
-    if (added) texts_.push_back({least, most});
+void Builder::text(NodeId from, const Grammar::Text& text, NodeId to) {
+    const auto [it, added] = text_index_.try_emplace(text, static_cast<std::uint32_t>(texts_.size()));
+    if (added) texts_.push_back(text);
     add(from, {Kind::text, 0, 0, it->second, to});
 }
 

@@ -23,7 +23,7 @@ class Builder {
     void bytes(NodeId from, unsigned char lo, unsigned char hi, NodeId to);
     void epsilon(NodeId from, NodeId to);
     void call(NodeId from, RuleId rule, NodeId to);
-    void text(NodeId from, std::uint32_t least, std::uint32_t most, NodeId to);
+    void text(NodeId from, const Grammar::Text& text, NodeId to);
     void accept(NodeId node) { nodes_[node].accept = true; }
     NodeId literal(NodeId from, std::string_view text);  // where it ends
     RuleId rule();                                       // with a first node of its own
@@ -46,7 +46,7 @@ class Builder {
     std::vector<Node> nodes_;
     std::vector<Edge> edges_;
     std::vector<Grammar::Text> texts_;
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> text_index_;
+    std::map<Grammar::Text, std::uint32_t> text_index_;
     std::vector<NodeId> rules_;
     std::string what_ = "the grammar";
 };

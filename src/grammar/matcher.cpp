@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "json_text.h"
 #include "stacks.h"
+#include "text_step.h"
 
 namespace forge {
 
@@ -22,7 +22,11 @@ struct Matcher::State {
     std::vector<std::uint32_t> result;
     std::vector<SetId> path;
 
-    State(std::shared_ptr<const Grammar> g, std::shared_ptr<const Vocabulary> v) : vocabulary(std::move(v)), stacks(std::move(g)), now(stacks.start()) {}
+    std::vector<const StringTokens*> strings;   // of the grammar's texts
+
+    State(std::shared_ptr<const Grammar> g, std::shared_ptr<const Vocabulary> v) : vocabulary(std::move(v)), stacks(std::move(g)), now(stacks.start()) {
+        for (const Grammar::Text& text : stacks.grammar().texts) strings.push_back(&vocabulary->strings(text));
+    }
 
     void set(std::uint32_t id) { result[id / 32] |= 1u << (id % 32); }
 
@@ -45,24 +49,31 @@ struct Matcher::State {
         }
     }
 
+    // Whether all that may come is known beforehand but for the length: between two characters of a string.
+    static bool between_characters(const Frame& f) { return f.is_text() && (f.state() == grammar::text_ground || f.state() == grammar::text_after_first); }
+
     void add_text(const Frame& frame) {
         const Grammar& g = stacks.grammar();
         const Grammar::Text& text = g.texts[g.edges[frame.edge()].value];
-        const Vocabulary& v = *vocabulary;
+        const StringTokens& tokens = *strings[g.edges[frame.edge()].value];
+        const bool after_first = frame.state() == grammar::text_after_first;
         const std::uint32_t so_far = frame.characters();
         const std::uint32_t room = text.most == Grammar::unlimited ? Grammar::unlimited : text.most - so_far;
-        const bool all = room == Grammar::unlimited || v.inside().empty() || v.inside().back().characters <= room;
-        const std::vector<std::uint32_t>& base = all ? v.inside_all() : v.inside_mask(std::min(room, Vocabulary::most_characters));
-        for (std::size_t i = 0; i < base.size(); ++i) result[i] |= base[i];
-        if (!all && room > Vocabulary::most_characters) {
-            const auto first = std::partition_point(v.inside().begin(), v.inside().end(), [](const auto& t) { return t.characters <= Vocabulary::most_characters; });
-            for (auto it = first; it != v.inside().end() && it->characters <= room; ++it) set(it->id);
+        const bool all = room == Grammar::unlimited || tokens.inside.empty() || tokens.inside.back().characters <= room;
+        const std::vector<std::uint32_t>& base = all ? tokens.inside_all : tokens.inside_masks[std::min(room, StringTokens::most_characters)];
+        for (std::size_t i = 0; i < base.size(); ++i) result[i] |= after_first ? base[i] & ~tokens.after_first[i] : base[i];
+        if (!all && room > StringTokens::most_characters) {
+            const auto first = std::partition_point(tokens.inside.begin(), tokens.inside.end(), [](const auto& t) { return t.characters <= StringTokens::most_characters; });
+            for (auto it = first; it != tokens.inside.end() && it->characters <= room; ++it)
+                if (!after_first || !(tokens.after_first[it->id / 32] >> (it->id % 32) & 1)) set(it->id);
         }
-        const auto fits = [&](const Vocabulary::Inside& t) { return so_far + t.characters >= text.least && t.characters <= room; };
-        for (const Vocabulary::Inside& t : v.closing_exactly())
+        const auto fits = [&](const StringTokens::Token& t) {
+            return so_far + t.characters >= text.least && t.characters <= room && !(after_first && (tokens.after_first[t.id / 32] >> (t.id % 32) & 1));
+        };
+        for (const StringTokens::Token& t : tokens.closing_exactly)
             if (fits(t)) set(t.id);
-        walk(v.after_quote(), stacks.after_text(frame), [&](std::uint32_t group) {
-            for (const Vocabulary::Inside& t : v.closing()[group])
+        walk(tokens.after, stacks.after_text(frame), [&](std::uint32_t group) {
+            for (const StringTokens::Token& t : tokens.closing[group])
                 if (fits(t)) set(t.id);
         });
     }
@@ -77,7 +88,7 @@ struct Matcher::State {
         const grammar::StackSet set_now = stacks[now];   // a copy: sets are added below
         std::vector<Frame> others;
         for (const Frame& f : set_now.frames) {
-            if (f.is_text() && f.state() == grammar::text_ground) add_text(f);
+            if (between_characters(f)) add_text(f);
             else others.push_back(f);
         }
         if (!others.empty()) walk(vocabulary->trie(), stacks.subset(std::move(others), false), [&](std::uint32_t id) { set(id); });

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "json_text.h"
+#include "text_step.h"
 
 namespace forge::grammar {
 namespace {
@@ -158,7 +158,7 @@ SetId Stacks::step(SetId set, unsigned char byte) {
         if (f.is_text()) {
             const Grammar::Edge& edge = g.edges[f.edge()];
             const Grammar::Text& text = g.texts[edge.value];
-            const TextStep next = text_step(f.state(), byte);
+            const TextStep next = text_step(text, f.state(), byte);
             if (next.kind == TextStep::dead) continue;
             if (next.kind == TextStep::closed) {
                 if (f.characters() >= text.least) add(edge.target, 0, f.below);
@@ -206,8 +206,8 @@ int Stacks::only_byte(SetId set) const {
             // A text that has all its characters can only be closed.
             const Grammar::Text& text = grammar_->texts[grammar_->edges[f.edge()].value];
             if (f.state() != text_ground || f.characters() < text.most) return -1;
-            if (only >= 0 && only != '"') return -1;
-            only = '"';
+            if (only >= 0 && only != closing_byte(text)) return -1;
+            only = closing_byte(text);
             continue;
         }
         const Grammar::Node& node = grammar_->nodes[f.place];

@@ -19,7 +19,7 @@ namespace forge::grammar {
 
 using SetId = std::uint32_t;
 
-// A place: a node, or inside a JSON string (`edge` is its edge, `aux` its state and characters so far).
+// A place: a node, or inside a string (`edge` is its edge, `aux` its state and characters so far).
 struct Frame {
     std::uint32_t place;   // node, or text_bit | edge
     std::uint32_t aux;     // state | characters << 8
@@ -46,7 +46,7 @@ class Stacks {
     SetId step(SetId set, unsigned char byte);
     SetId step(SetId set, std::string_view bytes);
     const StackSet& operator[](SetId set) const { return sets_[set]; }
-    // The set after the closing quote of a text frame.
+    // The set after the byte that closes a text frame.
     SetId after_text(const Frame& frame);
     // Of these frames alone (a part of a closed set).
     SetId subset(std::vector<Frame> frames, bool has_empty) { return intern({has_empty, std::move(frames)}); }

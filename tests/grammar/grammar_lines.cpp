@@ -1,6 +1,7 @@
 // One request a line on standard input, one answer a line on standard output; for tools/check_schemas.py.
 //   {"schema": S, "texts": [...], "open": bool}      -> {"accepted": [...]} or {"error": "..."}
 //   {"schema": S, "random": N, "seed": K}            -> {"texts": [...]}: random tokens under the mask
+//   {"schema": S, "quote": Q, ...}                   -> the same, in the notation whose quotes are the special token Q
 //   {"schema": S, "time": N}                         -> {"compile_ms": ..., "mask_us": [...]}: N random answers
 // An optional argument is a model (GGUF, folder) or a .tiktoken file whose vocabulary is used for the last two.
 #include <time.h>
@@ -87,8 +88,13 @@ Json answer(const Json& request, const std::shared_ptr<const forge::Vocabulary>&
     const auto start = now_us();
     std::shared_ptr<const forge::Grammar> grammar;
     try {
-        grammar = std::make_shared<forge::Grammar>(request.contains("grammar") ? forge::compile_gbnf(request["grammar"].get<std::string>())
-                                                                               : forge::compile_schema(request["schema"], {request.value("open", false)}));
+        if (request.contains("quote")) {
+            const forge::Notation notation{forge::Notation::Kind::bare, forge::Grammar::special_begin + request["quote"].get<std::string>() + forge::Grammar::special_end};
+            grammar = std::make_shared<forge::Grammar>(forge::compile_forms({{{}, {}, {}, {{{"", &request["schema"], notation}}}, false}}));
+        } else {
+            grammar = std::make_shared<forge::Grammar>(request.contains("grammar") ? forge::compile_gbnf(request["grammar"].get<std::string>())
+                                                                                   : forge::compile_schema(request["schema"], {request.value("open", false)}));
+        }
     } catch (const forge::Error& e) {
         return {{"error", e.what()}, {"compile_ms", micros(start) / 1000}};
     }
@@ -124,7 +130,8 @@ int main(int argc, char** argv) {
             std::vector<std::string> tokens = tiktoken(path);
             tokens.emplace_back();   // the end
             const auto end = static_cast<std::int32_t>(tokens.size() - 1);
-            vocabulary = std::make_shared<forge::Vocabulary>(std::move(tokens), std::vector<std::int32_t>{end});
+            tokens.emplace_back("<|im_start|>");   // the file has no special tokens
+            vocabulary = std::make_shared<forge::Vocabulary>(std::move(tokens), std::vector<std::int32_t>{end}, std::vector<std::int32_t>{end + 1});
         } else {
             const auto tokenizer = path.ends_with(".gguf") ? forge::Tokenizer::from_gguf(forge::open_gguf(path)->metadata) : forge::Tokenizer::from_folder(path);
             vocabulary = std::make_shared<forge::Vocabulary>(tokenizer, tokenizer->size(), tokenizer->end_of_generation());

@@ -21,6 +21,20 @@ std::shared_ptr<const Vocabulary> pieces() {
     return std::make_shared<const Vocabulary>(std::move(tokens), std::vector<std::int32_t>{end});
 }
 
+// Two special tokens, of which the first is a quote.
+std::shared_ptr<const Vocabulary> pieces_and_quotes() {
+    std::vector<std::string> tokens;
+    for (int b = 1; b < 0xF5; ++b)
+        if (b != 0xC0 && b != 0xC1) tokens.emplace_back(1, static_cast<char>(b));
+    for (const char* t : {"<|", "a<", "<<", "<a", "|b", "||", "name", "Straße", "stra\xC3", "\x9F<", "日本", "\xE6\x97", "\xA5|", "abcdefghijklmnopqrstuvwxyz", "|bcdefghijklmnopqrstuvwxyz", "{\"", "a:", ",b:", "<|q|>", "\n\n"})
+        tokens.emplace_back(t);
+    tokens.emplace_back("");   // the end
+    const auto end = static_cast<std::int32_t>(tokens.size() - 1);
+    tokens.emplace_back("<|q|>");
+    tokens.emplace_back("<|other|>");
+    return std::make_shared<const Vocabulary>(std::move(tokens), std::vector<std::int32_t>{end}, std::vector<std::int32_t>{end + 1, end + 2});
+}
+
 bool has(const std::uint32_t* mask, std::int32_t id) { return mask[id / 32] >> (id % 32) & 1; }
 
 const char* const schemas[] = {
@@ -66,6 +80,53 @@ TEST(Matcher, MaskIsWhatTheBytesSay) {
             }
         }
     }
+}
+
+// Texts between special tokens are counted without an automaton of their own. Their masks are those of the automaton,
+// which is what a pattern that anything matches brings in.
+TEST(Matcher, TextsBetweenSpecialTokensHaveTheMasksOfTheirAutomaton) {
+    const auto v = pieces_and_quotes();
+    const Notation notation{Notation::Kind::bare, Grammar::special_begin + std::string("<|q|>") + Grammar::special_end};
+    std::mt19937 random(11);
+    int closed = 0;
+    for (const char* lengths : {R"({})", R"({"maxLength": 0})", R"({"maxLength": 3})", R"({"minLength": 2, "maxLength": 5})", R"({"minLength": 4})", R"({"maxLength": 40})"}) {
+        Json text = Json::parse(lengths), slow = text;
+        text["type"] = slow["type"] = "string";
+        slow["pattern"] = "^[^]*$";
+        const auto compiled = [&](const Json& member) {
+            Json object = Json::parse(R"({"type": "object", "properties": {"a": 0, "b": {"anyOf": [0, {"enum": ["x", "<a"]}]}}, "required": ["a"]})");
+            object["properties"]["a"] = object["properties"]["b"]["anyOf"][0] = member;
+            return std::make_shared<const Grammar>(compile_forms({{{}, {}, {}, {{{"", &object, notation}}}, false}}));
+        };
+        const auto quick_grammar = compiled(text), slow_grammar = compiled(slow);
+        for (int round = 0; round < 60; ++round) {
+            Matcher quick(quick_grammar, v), other(slow_grammar, v);
+            std::string so_far;
+            for (int n = 0; n < 80; ++n) {
+                const std::uint32_t* mask = quick.mask();
+                const std::uint32_t* expected = other.mask();
+                std::vector<std::int32_t> allowed, rare;
+                for (std::int32_t id = 0; id < static_cast<std::int32_t>(v->size()); ++id) {
+                    ASSERT_EQ(has(mask, id), has(expected, id)) << lengths << " after " << so_far << ": " << v->bytes(id);
+                    if (!has(mask, id)) continue;
+                    allowed.push_back(id);
+                    if (const std::string& b = v->bytes(id); b.empty() || b.size() > 1 || b == "<" || b == "|") rare.push_back(id);
+                }
+                ASSERT_FALSE(allowed.empty()) << so_far;
+                ASSERT_EQ(quick.can_end(), other.can_end());
+                const auto& from = !rare.empty() && random() % 2 ? rare : allowed;
+                const std::int32_t id = from[random() % from.size()];
+                if (v->bytes(id).empty()) {
+                    ++closed;
+                    break;
+                }
+                ASSERT_TRUE(quick.accept(id));
+                ASSERT_TRUE(other.accept(id));
+                so_far += v->bytes(id);
+            }
+        }
+    }
+    EXPECT_GT(closed, 60);
 }
 
 TEST(Matcher, RefusesAndStaysWhereItWas) {

@@ -161,7 +161,7 @@ void SchemaEmitter::other_names(const PatternAutomaton& a, const std::map<std::u
         const auto& state = a.states[i];
         const auto it = after.find(state.matches);
         if (state.settled && !state.steps.empty() && !style.bare) {
-            if (it != after.end()) builder_.text(nodes[i], 0, Grammar::unlimited, it->second);
+            if (it != after.end()) builder_.text(nodes[i], {0, Grammar::unlimited}, it->second);
             continue;
         }
         if (it != after.end() && style.bare) builder_.epsilon(nodes[i], it->second);

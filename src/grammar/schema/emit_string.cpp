@@ -8,20 +8,30 @@ namespace {
 
 constexpr std::size_t most_counted_states = 50'000;
 
+// A special token whose beginning is one for Grammar::Text.
+bool special_quote(const std::string& quote) {
+    const auto ascii = [](char c) { return c > 0 && c < 0x7F; };
+    return quote.size() > 2 && quote[0] == Grammar::special_begin && ascii(quote[1]) && ascii(quote[2]) && quote[1] != quote[2];
+}
+
 std::uint32_t limit32(std::uint64_t n) { return n >= Grammar::unlimited ? Grammar::unlimited : static_cast<std::uint32_t>(n); }
 
 }  // namespace
 
 void SchemaEmitter::emit_string(const Shape& s, NodeId from, NodeId to) {
-    if (!s.patterns.empty() || bare()) {
+    if (!s.patterns.empty() || (bare() && !special_quote(notation_.quote))) {
         builder_.call(from, matching_string(s), to);
         return;
     }
     // Characters are counted in 24 bits.
     if (s.least_length > 0xFFFFFF) fail(ErrorKind::unsupported, "the schema's minLength of {} is too large", s.least_length);
-    const NodeId inside = builder_.node();
-    byte(from, '"', inside);
-    builder_.text(inside, limit32(s.least_length), s.most_length > 0xFFFFFF ? Grammar::unlimited : limit32(s.most_length), to);
+    Grammar::Text text{limit32(s.least_length), s.most_length > 0xFFFFFF ? Grammar::unlimited : limit32(s.most_length)};
+    if (!bare()) return builder_.text(builder_.literal(from, "\""), text, to);
+    text.first = static_cast<unsigned char>(notation_.quote[1]);
+    text.second = static_cast<unsigned char>(notation_.quote[2]);
+    const NodeId closed = builder_.node();
+    builder_.text(builder_.literal(from, notation_.quote), text, closed);
+    builder_.epsilon(builder_.literal(closed, std::string_view(notation_.quote).substr(1)), to);
 }
 
 // The automaton of the patterns, times the number of characters where that is bounded.
@@ -59,7 +69,7 @@ RuleId SchemaEmitter::matching_string(const Shape& s) {
         const auto& st = a.states[state];
         const bool matches = (st.matches & needed) == needed;
         if (matches && st.settled && !bare()) {
-            builder_.text(here, limit32(s.least_length > count ? s.least_length - count : 0), bounded ? limit32(s.most_length - count) : Grammar::unlimited, end);
+            builder_.text(here, {limit32(s.least_length > count ? s.least_length - count : 0), bounded ? limit32(s.most_length - count) : Grammar::unlimited}, end);
             continue;
         }
         if (matches && count >= s.least_length) builder_.epsilon(builder_.literal(here, quote), end);

@@ -6,6 +6,7 @@
 // UTF-8 does not have, so that no text can spell it.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -22,7 +23,7 @@ struct Grammar {
         bytes,    // one byte of lo..hi
         epsilon,  // nothing
         call,     // what rule `value` accepts
-        text,     // the rest of a JSON string after its opening quote, of texts[value]'s length
+        text,     // the rest of a string (texts[value]) after its opening quote, with the byte that closes it
     };
     struct Edge {
         EdgeKind kind;
@@ -35,6 +36,12 @@ struct Grammar {
     };
     struct Text {
         std::uint32_t least, most;    // characters; most: `unlimited` for no bound
+        // A JSON string, which a quote closes; or, with two ASCII characters here, a text that the first byte of a
+        // special token closes and in which `second` never follows `first`.
+        unsigned char first = 0, second = 0;
+        bool between_specials() const { return second != 0; }
+        bool operator==(const Text&) const = default;
+        auto operator<=>(const Text&) const = default;
     };
 
     std::vector<Node> nodes;

@@ -1,4 +1,4 @@
-#include "json_text.h"
+#include "text_step.h"
 
 #include <array>
 
@@ -14,20 +14,21 @@ enum State : std::uint8_t {
     after_d,                            // \ud..: perhaps a surrogate
     high2, high1,                       // digits of the first half to come
     low_backslash, low_u, low_d, low_c, // the second half: \u d c..f
+    states,
 };
-static_assert(ground == text_ground && low_c + 1 == text_states);
+static_assert(ground == text_ground && states == text_after_first);
 
 bool is_hex(unsigned char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
-TextStep compute(std::uint8_t state, unsigned char c) {
-    const auto to = [](State s, bool begins = false) { return TextStep{TextStep::inside, s, begins}; };
+TextStep to(std::uint8_t state, bool begins = false) { return {TextStep::inside, state, begins}; }
+
+// UTF-8 alone (`ground`: between two characters).
+TextStep utf8_step(std::uint8_t state, unsigned char c) {
     const auto when = [&](bool ok, State s) { return ok ? to(s) : TextStep{}; };
     const auto within = [&](unsigned char lo, unsigned char hi) { return c >= lo && c <= hi; };
     switch (state) {
         case ground:
-            if (c == '"') return {TextStep::closed, 0, false};
-            if (c == '\\') return to(escape, true);
-            if (within(0x20, 0x7F)) return to(ground, true);
+            if (c <= 0x7F) return to(ground, true);
             if (within(0xC2, 0xDF)) return to(more1, true);
             if (c == 0xE0) return to(after_e0, true);
             if (c == 0xED) return to(after_ed, true);
@@ -43,6 +44,18 @@ TextStep compute(std::uint8_t state, unsigned char c) {
         case after_ed: return when(within(0x80, 0x9F), more1);
         case after_f0: return when(within(0x90, 0xBF), more2);
         case after_f4: return when(within(0x80, 0x8F), more2);
+        default: return {};
+    }
+}
+
+TextStep json_step(std::uint8_t state, unsigned char c) {
+    const auto when = [&](bool ok, State s) { return ok ? to(s) : TextStep{}; };
+    const auto within = [&](unsigned char lo, unsigned char hi) { return c >= lo && c <= hi; };
+    switch (state) {
+        case ground:
+            if (c == '"') return {TextStep::closed, 0, false};
+            if (c == '\\') return to(escape, true);
+            return c < 0x20 ? TextStep{} : utf8_step(state, c);
         case escape:
             if (c == 'u') return to(hex4);
             return when(c == '"' || c == '\\' || c == '/' || c == 'b' || c == 'f' || c == 'n' || c == 'r' || c == 't', ground);
@@ -59,20 +72,31 @@ TextStep compute(std::uint8_t state, unsigned char c) {
         case low_u: return when(c == 'u', low_d);
         case low_d: return when(c == 'd' || c == 'D', low_c);
         case low_c: return when(within('c', 'f') || within('C', 'F'), hex2);
-        default: return {};
+        default: return utf8_step(state, c);
     }
+}
+
+// What stands between special tokens stands as it is; `second` never follows `first`, so that nobody reads a quote in it.
+TextStep plain_step(const Grammar::Text& text, std::uint8_t state, unsigned char c) {
+    if (state == text_ground || state == text_after_first) {
+        if (c == closing_byte(text)) return {TextStep::closed, 0, false};
+        if (c == text.first) return to(text_after_first, true);
+        if (state == text_after_first && c == text.second) return {};
+        state = ground;
+    }
+    return utf8_step(state, c);
 }
 
 }  // namespace
 
-TextStep text_step(std::uint8_t state, unsigned char byte) {
+TextStep text_step(const Grammar::Text& text, std::uint8_t state, unsigned char byte) {
     static const auto table = [] {
-        std::array<std::array<TextStep, 256>, text_states> t;
-        for (int s = 0; s < text_states; ++s)
-            for (int c = 0; c < 256; ++c) t[static_cast<std::size_t>(s)][static_cast<std::size_t>(c)] = compute(static_cast<std::uint8_t>(s), static_cast<unsigned char>(c));
+        std::array<std::array<TextStep, 256>, states> t;
+        for (std::uint8_t s = 0; s < states; ++s)
+            for (unsigned c = 0; c < 256; ++c) t[s][c] = json_step(s, static_cast<unsigned char>(c));
         return t;
     }();
-    return table[state][byte];
+    return text.between_specials() ? plain_step(text, state, byte) : table[state][byte];
 }
 
 }  // namespace forge::grammar
