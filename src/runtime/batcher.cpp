@@ -41,7 +41,8 @@ std::uint64_t Batcher::submit(BatchRequest request) {
     if (request.prompt.empty()) fail("a prompt needs at least one token");
     if (static_cast<int>(request.prompt.size()) > context)
         fail("the prompt has {} tokens, and the context holds {}", request.prompt.size(), context);
-    check_options(request.sampling);
+    // What is wrong with the options is said here, to who asks: on the thread it would have nobody to tell.
+    auto sampler = std::make_unique<Sampler>(request.sampling, request.id_limit > 0 ? request.id_limit : state_->engine->spec().vocab);
     std::lock_guard lock(state_->mutex);
     if (state_->stop) throw QueueFull("the model is being unloaded");
     const auto idle = static_cast<std::size_t>(std::max(0, state_->counters.slots - state_->counters.running));
@@ -49,7 +50,7 @@ std::uint64_t Batcher::submit(BatchRequest request) {
         throw QueueFull(fmt::format("{} requests are running and {} wait; try again later", state_->counters.running, state_->queue.size()));
     const std::uint64_t id = state_->next_id++;
     if (state_->queue.empty() && state_->counters.running == 0) state_->last_step = BatchClock::now();
-    state_->queue.push_back({id, std::move(request), BatchClock::now()});
+    state_->queue.push_back({id, std::move(request), std::move(sampler), BatchClock::now()});
     state_->wake.notify_all();
     return id;
 }
@@ -96,7 +97,7 @@ void Batcher::State::loop() {
     for (Slot& slot : slots)
         if (slot.busy) finish(slot, FinishReason::cancelled);
     for (Waiting& waiting : queue)
-        if (waiting.request.on_done) waiting.request.on_done(FinishReason::cancelled, {});
+        tell_end(waiting.request, FinishReason::cancelled, {});
     queue.clear();
     run_tasks();   // whoever waits for one must hear of it
 }
@@ -123,7 +124,7 @@ void Batcher::State::drop_cancelled() {
         }
     }
     for (Waiting& waiting : dropped)
-        if (waiting.request.on_done) waiting.request.on_done(FinishReason::cancelled, {});
+        tell_end(waiting.request, FinishReason::cancelled, {});
     for (Slot& slot : slots)
         if (slot.busy && ids.count(slot.id)) finish(slot, FinishReason::cancelled);
 }
@@ -141,7 +142,14 @@ void Batcher::State::admit() {
             ++counters.running;
         }
         Slot& slot = choose_slot(waiting.request.pooling == Pooling::none ? waiting.request.prompt : std::span<const std::int32_t>());
-        begin(slot, std::move(waiting));
+        slot.id = waiting.id;
+        slot.request = std::move(waiting.request);
+        slot.sampler = std::move(waiting.sampler);
+        try {
+            begin(slot, waiting.since);
+        } catch (const std::exception& e) {
+            abandon(slot, e.what());
+        }
     }
 }
 

@@ -26,9 +26,10 @@ Batcher::State::Slot& Batcher::State::choose_slot(std::span<const std::int32_t> 
     return best ? *best : *oldest;
 }
 
-void Batcher::State::begin(Slot& slot, Waiting waiting) {
-    const std::vector<std::int32_t>& prompt = waiting.request.prompt;
-    const bool embedding = waiting.request.pooling != Pooling::none;
+// The slot has its request, which came at `since`.
+void Batcher::State::begin(Slot& slot, BatchClock::time_point since) {
+    const std::vector<std::int32_t>& prompt = slot.request.prompt;
+    const bool embedding = slot.request.pooling != Pooling::none;
     const bool repeated = !embedding && slot.known == prompt.size() && common_prefix(prompt, slot.timeline->tokens()) == prompt.size();
     const std::size_t kept = repeated ? prompt.size() : embedding ? 0 : slot.timeline->reusable(prompt);
     save_before_loss(slot, kept);
@@ -47,15 +48,12 @@ void Batcher::State::begin(Slot& slot, Waiting waiting) {
     slot.decoding = false;
     slot.ahead.clear();
     slot.made = 0;
-    slot.id = waiting.id;
     slot.last_use = ++uses;
     slot.stats = {};
     slot.stats.prompt_tokens = static_cast<int>(prompt.size());
     slot.stats.cached_tokens = static_cast<int>(kept);
-    slot.stats.queue_seconds = seconds_since(waiting.since);
+    slot.stats.queue_seconds = seconds_since(since);
     slot.phase_start = BatchClock::now();
-    slot.sampler = std::make_unique<Sampler>(waiting.request.sampling, waiting.request.id_limit > 0 ? waiting.request.id_limit : engine->spec().vocab);
-    slot.request = std::move(waiting.request);
     std::lock_guard lock(mutex);
     counters.prompt_tokens += slot.request.prompt.size();
     counters.cached_tokens += kept;

@@ -47,7 +47,7 @@ struct Batcher::State {
     std::size_t max_queue;
     mutable std::mutex mutex;
     std::condition_variable wake;
-    struct Waiting { std::uint64_t id; BatchRequest request; BatchClock::time_point since; };
+    struct Waiting { std::uint64_t id; BatchRequest request; std::unique_ptr<Sampler> sampler; BatchClock::time_point since; };
     std::deque<Waiting> queue;
     std::deque<std::function<void()>> tasks;   // for the thread, between two steps
     std::set<std::uint64_t> cancelled;
@@ -72,7 +72,7 @@ struct Batcher::State {
     void drop_cancelled();
     void run_tasks();
     Slot& choose_slot(std::span<const std::int32_t> prompt);
-    void begin(Slot& slot, Waiting waiting);
+    void begin(Slot& slot, BatchClock::time_point since);
     void save_before_loss(Slot& slot, std::size_t kept);
     void keep_copy(const Slot& slot);
     bool take_prefix(Slot& slot);
@@ -90,6 +90,8 @@ struct Batcher::State {
     void step_ahead(Slot& slot, std::size_t most);
     void finish(Slot& slot, FinishReason reason);
     void abandon(Slot& slot, const std::string& error);
+    static void tell_end(const BatchRequest& request, FinishReason reason, const BatchStats& stats);
+    static void tell_error(const BatchRequest& request, const std::string& error);
 };
 
 }  // namespace forge

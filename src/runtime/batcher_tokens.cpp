@@ -1,6 +1,7 @@
 // A token for each answer a step: drawn, forced, and the end.
 #include <algorithm>
 
+#include "base/log.h"
 #include "batcher_state.h"
 #include "draw.h"
 
@@ -116,7 +117,24 @@ void Batcher::State::finish(Slot& slot, FinishReason reason) {
         std::lock_guard lock(mutex);
         --counters.running;
     }
-    if (request.on_done) request.on_done(reason, slot.stats);
+    tell_end(request, reason, slot.stats);
+}
+
+// What goes wrong in telling it must not end the thread that serves all others.
+void Batcher::State::tell_end(const BatchRequest& request, FinishReason reason, const BatchStats& stats) {
+    try {
+        if (request.on_done) request.on_done(reason, stats);
+    } catch (const std::exception& e) {
+        tell_error(request, e.what());
+    }
+}
+
+void Batcher::State::tell_error(const BatchRequest& request, const std::string& error) {
+    try {
+        if (request.on_error) request.on_error(error);
+    } catch (const std::exception& e) {
+        log_message(LogLevel::error, fmt::format("a request failed ({}), and so did telling it: {}", error, e.what()));
+    }
 }
 
 // The cache of a failed step is unknown: the slot starts afresh.
@@ -131,7 +149,7 @@ void Batcher::State::abandon(Slot& slot, const std::string& error) {
         std::lock_guard lock(mutex);
         --counters.running;
     }
-    if (request.on_error) request.on_error(error);
+    tell_error(request, error);
 }
 
 }  // namespace forge

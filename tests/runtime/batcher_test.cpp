@@ -110,6 +110,29 @@ TEST(Batcher, DestructionCancelsWhatRuns) {
     EXPECT_TRUE(answer.reason == FinishReason::cancelled || answer.reason == FinishReason::length);
 }
 
+// What is wrong with a request is told to who asked, and the thread that serves the others goes on.
+TEST(Batcher, WhatIsWrongWithOneRequestEndsNoOther) {
+    Batcher batcher(engine(1), 4);
+    BatchRequest bad;
+    bad.prompt = prompt(1, 4);
+    bad.sampling.logit_bias = {{1 << 20, 1.0f}};
+    EXPECT_THROW(batcher.submit(bad), Error);
+    for (const bool again : {false, true}) {
+        std::promise<std::string> told;
+        BatchRequest request;
+        request.prompt = prompt(2, 4);
+        request.generate.max_tokens = 2;
+        request.on_done = [](FinishReason, const BatchStats&) { throw std::runtime_error("nobody listens"); };
+        request.on_error = [&](const std::string& error) {
+            told.set_value(error);
+            if (again) throw std::runtime_error("not even to this");
+        };
+        batcher.submit(std::move(request));
+        EXPECT_EQ(told.get_future().get(), "nobody listens");
+    }
+    EXPECT_EQ(ask(batcher, prompt(3, 4), 2, 1).get().tokens.size(), 2u);
+}
+
 // A prompt asked again starts from the logits kept of it, and answers the same.
 TEST(Batcher, RepeatedPromptComputesNothing) {
     Batcher batcher(engine(1), 10);
