@@ -33,7 +33,7 @@ ApiServer::ApiServer(const ServeOptions& options) {
                 return reply->send(503, "application/json", R"({"status":"loading","message":"the first model is being loaded"})");
             app.handle(request, reply);
         },
-        [](int status, std::string_view message) { return std::pair<std::string, std::string>("application/json", error_body("", ApiError(status, "", std::string(message)))); });
+        [](std::string_view path, int status, std::string_view message) { return std::pair<std::string, std::string>("application/json", error_body(path, ApiError(status, "", std::string(message)))); });
     warm_up(*app.models.get(""));
     state_->ready = true;
 }

@@ -95,5 +95,22 @@ TEST(Malformed, IsAnsweredInWordsAndNothingElseHappens) {
     EXPECT_EQ(ask(port, "GET", "/health").status, 200);
 }
 
+// Also what no handler has seen.
+TEST(Malformed, IsToldInTheProtocolsWords) {
+    server::ServeOptions o = tiny_options();
+    o.max_body = 1000;
+    const auto server = tiny_server(o);
+    const auto refused = [&](const char* path) {
+        Connection c(server->port());
+        c.send(request_text("POST", path, std::string(2000, 'a')));
+        const Response r = c.read_response();
+        EXPECT_EQ(r.status, 413);
+        return r.json()["error"];
+    };
+    EXPECT_EQ(refused("/v1/messages?beta=true")["type"], "request_too_large");
+    EXPECT_EQ(refused("/v1/chat/completions")["type"], "invalid_request_error");
+    EXPECT_TRUE(refused("/api/chat").is_string());
+}
+
 }  // namespace
 }  // namespace forge::test

@@ -1,4 +1,4 @@
-// HTTP/1.1 in and out, from Boost.Beast, which only http_server.cpp includes.
+// HTTP/1.1 in and out, from Boost.Beast, which only this folder includes.
 //
 // Threads: one thread reads and writes all sockets; handlers run on a few worker threads and may
 // block; a Reply may be written from any thread.
@@ -47,6 +47,8 @@ class Reply {
 
     // Runs `work` soon on the thread that writes the sockets, one after the other: for what should not keep the caller.
     virtual void defer(std::function<void()> work) = 0;
+    // Runs `work` on a worker, as the handler was: an exception is answered as its would be.
+    virtual void again(std::function<void()> work) = 0;
 };
 
 struct Limits {
@@ -67,8 +69,8 @@ struct Options {
 
 // Must answer or keep the reply; an exception becomes a 500.
 using Handler = std::function<void(std::shared_ptr<const Request>, std::shared_ptr<Reply>)>;
-// An error that is found before there is a request: status and sentence -> type and body.
-using ErrorBody = std::function<std::pair<std::string, std::string>(int status, std::string_view message)>;
+// An error that no handler answers: the path as far as it is known, status and sentence -> type and body.
+using ErrorBody = std::function<std::pair<std::string, std::string>(std::string_view path, int status, std::string_view message)>;
 
 class Server {
   public:
@@ -83,7 +85,7 @@ class Server {
     std::size_t active() const;
     std::size_t connections() const;
 
-    struct State;  // for http_server.cpp
+    struct State;  // server_state.h
 
   private:
     std::shared_ptr<State> state_;  // answers that are still being made hold it too
