@@ -47,7 +47,11 @@ ApiError as_api_error(const Error& error) {
 }  // namespace
 
 void App::handle(const std::shared_ptr<const http::Request>& request, const std::shared_ptr<http::Reply>& plain) {
-    const auto reply = std::make_shared<TrackedReply>(plain, request, metrics, options);
+    answer(request, std::make_shared<TrackedReply>(plain, request, metrics, options));
+}
+
+// A request that needs a model which is being loaded comes here again when that is done: it keeps no worker from others.
+void App::answer(const std::shared_ptr<const http::Request>& request, const std::shared_ptr<TrackedReply>& reply, std::exception_ptr failed) {
     const auto refuse = [&](const ApiError& error) {
         http::Headers headers;
         if (error.retry_after > 0) headers.emplace_back("Retry-After", std::to_string(error.retry_after));
@@ -55,16 +59,14 @@ void App::handle(const std::shared_ptr<const http::Request>& request, const std:
         reply->send(error.status(), "application/json", error_body(request->path, error), headers);
     };
     try {
-        Access access(options, *request);
-        access.check_host();
-        reply->add_headers(access.cors_headers());
-        if (request->method == "OPTIONS") return reply->send(204, "text/plain", "");
-        access.check_key();
-        if (draining) throw ApiError(503, "", "the server is stopping");
-        const std::shared_ptr<http::Reply> as_reply = reply;
-        const Call call{*this, *request, as_reply};
-        if (route_native(call) || route_slots(call) || route_openai(call) || route_anthropic(call) || route_ollama(call)) return;
-        throw ApiError(404, "", fmt::format("there is nothing at {} {}", request->method.substr(0, 20), request->path.substr(0, 200)), "not_found");
+        if (failed) std::rethrow_exception(failed);
+        try {
+            route(*request, reply);
+        } catch (const StillLoading& loading) {
+            models.when_loaded(loading.model, [this, request, reply](std::exception_ptr error) {
+                reply->again([this, request, reply, error] { answer(request, reply, error); });
+            });
+        }
     } catch (const ApiError& error) {
         refuse(error);
     } catch (const QueueFull& full) {
@@ -76,6 +78,19 @@ void App::handle(const std::shared_ptr<const http::Request>& request, const std:
     } catch (const std::bad_alloc&) {
         refuse(ApiError(503, "", "memory ran out"));
     }
+}
+
+void App::route(const http::Request& request, const std::shared_ptr<TrackedReply>& reply) {
+    Access access(options, request);
+    access.check_host();
+    reply->set_headers(access.cors_headers());
+    if (request.method == "OPTIONS") return reply->send(204, "text/plain", "");
+    access.check_key();
+    if (draining) throw ApiError(503, "", "the server is stopping");
+    const std::shared_ptr<http::Reply> as_reply = reply;
+    const Call call{*this, request, as_reply};
+    if (route_native(call) || route_slots(call) || route_openai(call) || route_anthropic(call) || route_ollama(call)) return;
+    throw ApiError(404, "", fmt::format("there is nothing at {} {}", request.method.substr(0, 20), request.path.substr(0, 200)), "not_found");
 }
 
 bool route_openai(const Call& call) {

@@ -1,6 +1,7 @@
 // Routes: which function answers which path.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <string>
 
@@ -8,6 +9,8 @@
 #include "http/http.h"
 
 namespace forge::server {
+
+class TrackedReply;
 
 struct App {
     ServeOptions options;
@@ -17,6 +20,10 @@ struct App {
 
     explicit App(const ServeOptions& o) : options(o), models(o) {}
     void handle(const std::shared_ptr<const http::Request>& request, const std::shared_ptr<http::Reply>& reply);
+
+  private:
+    void answer(const std::shared_ptr<const http::Request>& request, const std::shared_ptr<TrackedReply>& reply, std::exception_ptr failed = nullptr);
+    void route(const http::Request& request, const std::shared_ptr<TrackedReply>& reply);
 };
 
 // Errors in the words of the protocol that a path belongs to.

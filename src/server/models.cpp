@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <future>
 
 #include "base/log.h"
 #include "fields.h"
@@ -71,13 +72,37 @@ bool Models::busy(const Served& served) {
 std::shared_ptr<Served> Models::get(const std::string& name, double* load_seconds) {
     const std::size_t i = index(name);
     Place& place = *places_[i];
-    std::lock_guard loading(place.loading);
     {
         std::lock_guard lock(mutex_);
         if (closing_) throw ApiError(503, "", "the server is stopping");
         place.last_use = Clock::now();
         if (place.served) return place.served;
+        if (place.loading) throw StillLoading{names_[i].name};
+        place.loading = true;
     }
+    std::shared_ptr<Served> served;
+    std::exception_ptr failed;
+    try {
+        served = load(i);
+    } catch (...) {
+        failed = std::current_exception();
+    }
+    std::vector<Loaded> waiting;
+    {
+        std::lock_guard lock(mutex_);
+        place.loading = false;
+        waiting.swap(place.waiting);
+        if (!failed && closing_) failed = std::make_exception_ptr(ApiError(503, "", "the server is stopping"));
+        if (!failed) place.served = served;
+        place.last_use = Clock::now();
+    }
+    for (const Loaded& action : waiting) action(failed);
+    if (failed) std::rethrow_exception(failed);
+    if (load_seconds) *load_seconds = served->load_seconds;
+    return served;
+}
+
+std::shared_ptr<Served> Models::load(std::size_t i) {
     const auto start = Clock::now();
     std::shared_ptr<const TextModel> model;
     for (bool again = true; !model;) {
@@ -96,13 +121,37 @@ std::shared_ptr<Served> Models::get(const std::string& name, double* load_second
     }
     auto served = std::make_shared<Served>(names_[i].name, std::move(model), options_.max_queue, options_.prefix_bytes);
     served->load_seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    if (load_seconds) *load_seconds = served->load_seconds;
     log_info("{} was loaded in {:.1f} s", names_[i].name, served->load_seconds);
-    std::lock_guard lock(mutex_);
-    if (closing_) throw ApiError(503, "", "the server is stopping");
-    place.served = served;
-    place.last_use = Clock::now();
     return served;
+}
+
+std::shared_ptr<Served> Models::get_and_wait(const std::string& name) {
+    for (;;) {
+        try {
+            return get(name);
+        } catch (const StillLoading&) {
+            const auto loaded = std::make_shared<std::promise<void>>();
+            when_loaded(name, [loaded](std::exception_ptr failed) {
+                if (failed) loaded->set_exception(failed);
+                else loaded->set_value();
+            }, true);
+            loaded->get_future().get();
+        }
+    }
+}
+
+void Models::when_loaded(const std::string& name, Loaded action, bool urgent) {
+    {
+        std::lock_guard lock(mutex_);
+        Place& place = *places_[index(name)];
+        if (place.loading) {
+            const auto most = static_cast<std::size_t>(std::max(0, options_.max_queue) + std::max(1, options_.load.parallel));
+            if (place.waiting.size() >= most && !urgent) throw QueueFull(fmt::format("{} is being loaded, and {} requests wait for it; try again later", name, place.waiting.size()));
+            place.waiting.push_back(std::move(action));
+            return;
+        }
+    }
+    action(nullptr);
 }
 
 std::shared_ptr<Served> Models::loaded(const std::string& name) const {

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -34,14 +36,24 @@ struct Served {
     }
 };
 
+// Another thread loads the model: whoever serves others, too, waits for it without a thread (Models::when_loaded).
+struct StillLoading { std::string model; };
+
 class Models {
   public:
     Models(const ServeOptions& options);
     ~Models();   // cancels what runs
 
     // The model of that name (empty: the first), loaded. ApiError 404 when there is none of that name,
-    // 503 when it does not fit in memory beside the ones in use. load_seconds: 0 when it was loaded.
+    // 503 when it does not fit in memory beside the ones in use. load_seconds: 0 when it was loaded. Throws StillLoading
+    // where another thread loads it.
     std::shared_ptr<Served> get(const std::string& name, double* load_seconds = nullptr);
+    // The same, and waits.
+    std::shared_ptr<Served> get_and_wait(const std::string& name);
+    // Calls `action` when the loading in progress has ended, with what it failed with or null; at once when there is
+    // none. It must not take long. QueueFull when too many wait and it is not `urgent`.
+    using Loaded = std::function<void(std::exception_ptr)>;
+    void when_loaded(const std::string& name, Loaded action, bool urgent = false);
     // The name as the list of models has it; ApiError 404.
     const ServedModelName& resolve(const std::string& name) const;
     std::shared_ptr<Served> loaded(const std::string& name) const;   // null when it is not
@@ -55,10 +67,12 @@ class Models {
   private:
     struct Place {
         std::shared_ptr<Served> served;
-        std::mutex loading;
+        bool loading = false;
+        std::vector<Loaded> waiting;   // for the loading
         std::chrono::steady_clock::time_point last_use;
     };
     std::size_t index(const std::string& name) const;
+    std::shared_ptr<Served> load(std::size_t index);
     void retire(Place& place);
     void clean();
     bool unload_idle_but(std::size_t kept);

@@ -24,6 +24,7 @@ ApiServer::ApiServer(const ServeOptions& options) {
     http_options.host = options.host;
     http_options.port = options.port;
     http_options.limits.body = options.max_body;
+    http_options.workers += static_cast<int>(std::min<std::size_t>(options.models.size(), 16));   // one may load each
     // The address first: a port that is taken should not cost the time of loading a model. Requests wait until it is
     // there, but whoever asks whether to send some is told not to.
     state_->http = std::make_unique<http::Server>(
@@ -34,7 +35,7 @@ ApiServer::ApiServer(const ServeOptions& options) {
             app.handle(request, reply);
         },
         [](std::string_view path, int status, std::string_view message) { return std::pair<std::string, std::string>("application/json", error_body(path, ApiError(status, "", std::string(message)))); });
-    warm_up(*app.models.get(""));
+    warm_up(*app.models.get_and_wait(""));
     state_->ready = true;
 }
 

@@ -16,7 +16,7 @@ class TrackedReply final : public http::Reply {
         : reply_(std::move(reply)), request_(std::move(request)), metrics_(metrics), options_(options) {}
     ~TrackedReply() override;
 
-    void add_headers(const http::Headers& headers) { headers_.insert(headers_.end(), headers.begin(), headers.end()); }
+    void set_headers(http::Headers headers) { headers_ = std::move(headers); }   // which every answer gets
     void send(int status, std::string_view type, std::string body, http::Headers headers = {}) override;
     void start(int status, std::string_view type, http::Headers headers = {}) override;
     bool write(std::string piece) override { return reply_->write(std::move(piece)); }

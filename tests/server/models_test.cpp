@@ -1,9 +1,11 @@
 // Models that come and go: idle ones are unloaded, asked ones are loaded, answers stay the same.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <thread>
 
 #include "http_client.h"
+#include "slow_model.h"
 
 namespace forge::test {
 namespace {
@@ -58,6 +60,40 @@ TEST(IdleModels, BusyOnesStay) {
     }
     c.close();
     EXPECT_TRUE(all_unloaded(server->port(), 20));
+}
+
+// Requests for a model that is being loaded keep nothing from the others, however many they are.
+TEST(Models, LoadingOneKeepsNobodyElseWaiting) {
+    SlowModel slow("slow-to-load");
+    server::ServeOptions o = tiny_options();
+    o.models.push_back({"slow", slow.path(), {}});
+    o.max_queue = 20;
+    const auto server = tiny_server(o);
+    const std::uint16_t port = server->port();
+    const Json body = {{"model", "slow"}, {"prompt", "Hello"}, {"max_tokens", 4}, {"temperature", 0}};
+    std::vector<std::unique_ptr<Connection>> waiting;
+    const auto ask_slow = [&] {
+        waiting.push_back(std::make_unique<Connection>(port));
+        waiting.back()->send(request_text("POST", "/v1/completions", body.dump()));
+    };
+    ask_slow();
+    slow.wait_until_read();
+    for (int i = 1; i < 20; ++i) ask_slow();
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(ask(port, "GET", "/health").status, 200);
+        completion(port, "tiny");
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+    waiting.pop_back();   // one goes away meanwhile
+    for (int i = 0; i < 12; ++i) ask_slow();
+    slow.finish();
+    std::map<int, int> statuses;
+    for (const auto& connection : waiting) ++statuses[connection->read_response().status];
+    EXPECT_GE(statuses[200], 20);   // those that the queue holds: 20 and 4 for the slots
+    EXPECT_GE(statuses[429], 6);
+    EXPECT_EQ(statuses[200] + statuses[429], 31);
+    EXPECT_TRUE(becomes(port, "forge_slots_busy", 0, 5));
 }
 
 }  // namespace
