@@ -4,7 +4,10 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <future>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -85,20 +88,28 @@ int serve(const ServeFlags& f) {
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);
     signal(SIGPIPE, SIG_IGN);
 
+    // Waits for signals from the beginning: one that comes while a model is loaded ends it, because nobody is answered yet.
+    enum { loading, ready, ended };
+    const auto state = std::make_shared<std::atomic<int>>(loading);
+    const auto stop = std::make_shared<std::promise<void>>();
+    std::thread([signals, state, stop] {
+        int number = 0;
+        sigwait(&signals, &number);
+        if (state->exchange(ended) == loading) std::_Exit(number == SIGINT ? exit_interrupted : exit_ok);
+        stop->set_value();
+        sigwait(&signals, &number);   // a second one ends it at once
+        std::_Exit(exit_interrupted);
+    }).detach();
+
     server::ApiServer server(options);
+    if (state->exchange(ready) == ended)
+        for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));   // the other thread is ending the process
     const LoadOptions& load = options.load;
     fmt::print("ready: {} on {}, up to {} sequences{}\n", options.models.front().name, server.url(), load.parallel,
                load.ctx > 0 ? fmt::format(" of {} tokens", load.ctx) : "");
     std::fflush(stdout);
-    int signal_number = 0;
-    sigwait(&signals, &signal_number);
+    stop->get_future().wait();
     log_info("stopping; answers in progress have {:.0f} s", f.grace);
-    // A second signal ends it at once.
-    std::thread([signals] {
-        int again = 0;
-        sigwait(&signals, &again);
-        std::_Exit(exit_interrupted);
-    }).detach();
     server.drain(std::chrono::milliseconds(static_cast<std::int64_t>(f.grace * 1000)));
     return exit_ok;
 }

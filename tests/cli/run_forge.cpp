@@ -91,6 +91,9 @@ Finished run_forge(const std::vector<std::string>& arguments, const RunOptions& 
             if (const int number = options.on_output(result.out)) kill(child, number);
         }
         drain(err, fds[1], result.err);
+        if (options.on_wait) {
+            if (const int number = options.on_wait()) kill(child, number);
+        }
         if (!killed && std::chrono::steady_clock::now() > deadline) {
             kill(child, SIGKILL);
             killed = true;

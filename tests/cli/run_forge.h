@@ -17,6 +17,8 @@ struct RunOptions {
     std::vector<std::string> environment = {};      // NAME=VALUE, added
     // Called when `out` has grown; a nonzero result is sent to the process as a signal.
     std::function<int(const std::string& out)> on_output = {};
+    // Called every now and then; likewise.
+    std::function<int()> on_wait = {};
     int timeout_seconds = 120;
 };
 
