@@ -1,6 +1,7 @@
 #include "access.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/text.h"
 #include "fields.h"
@@ -59,10 +60,15 @@ void Access::check_key() const {
 http::Headers Access::cors_headers() const {
     const std::string_view origin = request_.header("origin");
     if (origin.empty() || !allowed(origin)) return {};
+    // Clients send headers of their own (x-stainless-..., anthropic-...), none of which can do harm: what is asked for is allowed.
+    const std::string_view asked = request_.header("access-control-request-headers");
+    const bool names = !asked.empty() && asked.size() <= 2000 &&
+                       std::all_of(asked.begin(), asked.end(), [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == ',' || c == ' '; });
     return {{"Access-Control-Allow-Origin", std::string(origin)},
-            {"Vary", "Origin"},
+            {"Vary", "Origin, Access-Control-Request-Headers"},
             {"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
-            {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, Anthropic-Version, Anthropic-Beta"},
+            {"Access-Control-Allow-Headers", names ? std::string(asked) : "Authorization, Content-Type, X-Api-Key, Anthropic-Version, Anthropic-Beta"},
+            {"Access-Control-Expose-Headers", "Retry-After"},
             {"Access-Control-Max-Age", "600"}};
 }
 

@@ -9,6 +9,7 @@ namespace forge::server {
 namespace {
 
 constexpr int max_depth = 128;
+constexpr std::size_t max_values = 4'000'000;   // each takes memory of its own, many times its text
 
 // Said once for each name, however many requests carry it.
 void note_ignored(const std::string& name) {
@@ -31,13 +32,16 @@ Json parse_object(std::string_view body) {
     if (body.empty()) throw ApiError(400, "", "the body is empty; a JSON object is wanted");
     // The parser takes a zero byte for the end, and would not look at what follows.
     if (body.find('\0') != std::string_view::npos) throw ApiError(400, "", "the body is not valid JSON: it holds a zero byte");
-    const auto depth_checked = [](int depth, Json::parse_event_t event, Json&) {
+    std::size_t values = 0;
+    const auto bounded = [&](int depth, Json::parse_event_t event, Json&) {
+        const bool ends = event == Json::parse_event_t::object_end || event == Json::parse_event_t::array_end || event == Json::parse_event_t::key;
+        if (!ends && ++values > max_values) throw ApiError(400, "", fmt::format("the JSON has more than {} values", max_values));
         if (depth > max_depth && (event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start))
             throw ApiError(400, "", fmt::format("the JSON is nested more than {} deep", max_depth));
         return true;
     };
     try {
-        Json json = Json::parse(body, depth_checked);
+        Json json = Json::parse(body, bounded);
         if (!json.is_object()) throw ApiError(400, "", fmt::format("the body should be a JSON object, found {}", describe(json)));
         return json;
     } catch (const Json::exception& error) {

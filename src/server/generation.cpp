@@ -161,11 +161,15 @@ class Generation : public std::enable_shared_from_this<Generation> {
         std::lock_guard lock(mutex_);
         if (closed_) return;
         std::string out;
-        for (const Event& event : events) {
-            if (closed_) break;
-            if (event.delta) add(event.index, *event.delta, out);
-            else if (event.done) end(event.index, *event.done, out);
-            else fail(ApiError(500, "", *event.error), out);
+        try {
+            for (const Event& event : events) {
+                if (closed_) break;
+                if (event.delta) add(event.index, *event.delta, out);
+                else if (event.done) end(event.index, *event.done, out);
+                else fail(ApiError(500, "", *event.error), out);
+            }
+        } catch (const std::exception& error) {   // memory, mostly; it must not end the thread of all sockets
+            fail(ApiError(500, "", error.what()), out);
         }
         if (!out.empty() && !reply_->write(std::move(out)) && !closed_) leave();   // the client is gone, and gone() has not come yet
         if (closed_ && stream_) reply_->end();
@@ -266,6 +270,8 @@ void generate(const std::shared_ptr<Served>& served, GenerateRequest request, st
     const SamplingOptions sampling = patched(served->sampling, request.sampling);
     const bool chat = request.conversation.has_value();
     check_tool_choice(request);
+    for (const auto& [id, bias] : request.sampling.logit_bias)
+        if (id >= model.id_limit()) bad_field("logit_bias", "logit_bias names the token id {}, and ids are 0 to {}", id, model.id_limit() - 1);
     std::vector<Prompt> prompts = build_prompts(request, model);
     const ToolFamily family = request.tools.is_null() ? ToolFamily::none : tool_family(model.text().templates().source(model.text().templates().choose(true)));
     Constraints constraints(request, model, family);
@@ -316,9 +322,9 @@ void warm_up(Served& served) {
     TextRequest request;
     request.prompt.ids = {0};
     request.max_tokens = 1;
-    std::promise<std::string> promise;
-    served.service.submit(std::move(request), {{}, [&](const TextDone&) { promise.set_value(""); }, [&](const std::string& error) { promise.set_value(error); }});
-    if (const std::string error = promise.get_future().get(); !error.empty()) fail("{} cannot compute a token: {}", served.name, error);
+    const auto end = std::make_shared<std::promise<std::string>>();   // of both threads
+    served.service.submit(std::move(request), {{}, [end](const TextDone&) { end->set_value(""); }, [end](const std::string& error) { end->set_value(error); }});
+    if (const std::string error = end->get_future().get(); !error.empty()) fail("{} cannot compute a token: {}", served.name, error);
 }
 
 }  // namespace forge::server

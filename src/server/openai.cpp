@@ -25,6 +25,24 @@ Json joined_parts(const Json& content, const std::string& field) {
     return text;
 }
 
+namespace {
+
+// What a message may hold besides what message_from_json() reads: clients send back whole messages that they got.
+void check_message_fields(const Json& json, const std::string& where) {
+    Fields f(json, where);
+    for (const char* read : {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning", "thinking"}) f.find(read);
+    f.refuse("function_call", "it was replaced by tool_calls");
+    f.refuse("audio", "only text is read");
+    f.refuse("images", "only text is read");
+    f.refuse("prefix", "an answer cannot be begun for the model", false);
+    f.refuse("partial", "an answer cannot be begun for the model", false);
+    f.ignore({"refusal", "annotations", "parsed", "cache_control", "id", "object", "type", "status", "index", "created_at", "timestamp", "metadata", "tool_name",
+              "provider_specific_fields", "thinking_blocks", "reasoning_details", "reasoning_signature", "thinking_signature"});
+    f.finish();
+}
+
+}  // namespace
+
 std::vector<Message> openai_messages(const Json& list, const std::string& field) {
     if (list.empty()) bad_field(field, "{} is empty; a conversation needs at least one message", field);
     std::vector<Message> messages;
@@ -32,6 +50,7 @@ std::vector<Message> openai_messages(const Json& list, const std::string& field)
         const std::string where = fmt::format("{}[{}]", field, i);
         const Json& json = list[i];
         if (!json.is_object()) bad_field(where, "{} should be an object with a role and content, found {}", where, describe(json));
+        check_message_fields(json, where);
         Message message;
         try {
             message = message_from_json(json, i);
@@ -206,6 +225,27 @@ Json openai_error(const ApiError& error) {
         : s == 429 ? "rate_limit_error" : s == 503 ? "service_unavailable_error" : s >= 500 ? "server_error" : "invalid_request_error";
     return {{"error", {{"message", error.what()}, {"type", type}, {"param", error.field().empty() ? Json() : Json(error.field())},
                        {"code", error.code().empty() ? Json() : Json(error.code())}}}};
+}
+
+namespace {
+
+Json logprob_entry(const std::string& bytes, float logprob) {
+    Json list = Json::array();
+    for (const char c : bytes) list.push_back(static_cast<int>(static_cast<unsigned char>(c)));
+    return {{"token", bytes}, {"logprob", std::max(logprob, -9999.0f)}, {"bytes", list}};
+}
+
+}  // namespace
+
+Json logprob_list(const std::vector<TokenLogprob>& tokens) {
+    Json out = Json::array();
+    for (const TokenLogprob& t : tokens) {
+        Json entry = logprob_entry(t.bytes, t.logprob);
+        entry["top_logprobs"] = Json::array();
+        for (const auto& other : t.top) entry["top_logprobs"].push_back(logprob_entry(other.bytes, other.logprob));
+        out.push_back(std::move(entry));
+    }
+    return out;
 }
 
 std::string_view openai_finish(TextFinish reason) {

@@ -34,6 +34,8 @@ std::vector<std::int32_t> id_list(const Json& list, const std::string& field);  
 
 Json openai_usage(const Totals& totals);
 Json openai_error(const ApiError& error);
+// {token, logprob, bytes, top_logprobs}, ...
+Json logprob_list(const std::vector<TokenLogprob>& tokens);
 std::string_view openai_finish(TextFinish reason);
 
 }  // namespace forge::server

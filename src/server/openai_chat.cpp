@@ -4,22 +4,7 @@
 namespace forge::server {
 namespace {
 
-Json logprob_entry(const std::string& bytes, float logprob) {
-    Json list = Json::array();
-    for (const char c : bytes) list.push_back(static_cast<int>(static_cast<unsigned char>(c)));
-    return {{"token", bytes}, {"logprob", std::max(logprob, -9999.0f)}, {"bytes", list}};
-}
-
-Json logprobs_json(const std::vector<TokenLogprob>& tokens) {
-    Json content = Json::array();
-    for (const TokenLogprob& t : tokens) {
-        Json entry = logprob_entry(t.bytes, t.logprob);
-        entry["top_logprobs"] = Json::array();
-        for (const auto& other : t.top) entry["top_logprobs"].push_back(logprob_entry(other.bytes, other.logprob));
-        content.push_back(std::move(entry));
-    }
-    return {{"content", content}, {"refusal", nullptr}};
-}
+Json logprobs_json(const std::vector<TokenLogprob>& tokens) { return {{"content", logprob_list(tokens)}, {"refusal", nullptr}}; }
 
 class ChatWriter final : public Writer {
   public:
@@ -83,14 +68,13 @@ class ChatWriter final : public Writer {
     Json frame(const char* object) const {
         return {{"id", "chatcmpl-" + id}, {"object", object}, {"created", created}, {"model", model}, {"system_fingerprint", "forge"}};
     }
-    std::string chunk(int index, const Json& delta, Json finish, Json logprobs = nullptr) const {
-        Json json = frame("chat.completion.chunk");
-        json["choices"] = Json::array({{{"index", index}, {"delta", delta}, {"logprobs", std::move(logprobs)}, {"finish_reason", std::move(finish)}}});
-        if (usage_) json["usage"] = nullptr;
-        return sse(json);
+    std::string chunk(int index, const Json& delta, Json finish, Json logprobs = nullptr) {
+        if (chunk_frame_.empty()) chunk_frame_ = dump(frame("chat.completion.chunk"));
+        return sse_choice(chunk_frame_, {{"index", index}, {"delta", delta}, {"logprobs", std::move(logprobs)}, {"finish_reason", std::move(finish)}}, usage_);
     }
     bool usage_, logprobs_;
     int count_;
+    std::string chunk_frame_;   // written once, not with each token
 };
 
 }  // namespace

@@ -64,17 +64,17 @@ class CompletionWriter final : public Writer {
     }
     std::string chunk(int index, const std::string& text, Json finish, const std::vector<TokenLogprob>& tokens) {
         if (offsets_.size() <= static_cast<std::size_t>(index)) offsets_.resize(static_cast<std::size_t>(index) + 1);
-        Json json = frame();
-        json["choices"] = Json::array({{{"index", index}, {"text", text}, {"logprobs", logprobs_ && !tokens.empty() ? logprobs_json(tokens, offsets_[static_cast<std::size_t>(index)]) : Json()},
-                                        {"finish_reason", std::move(finish)}}});
-        offsets_[static_cast<std::size_t>(index)] += text.size();
-        if (usage_) json["usage"] = nullptr;
-        return sse(json);
+        if (chunk_frame_.empty()) chunk_frame_ = dump(frame());
+        std::size_t& offset = offsets_[static_cast<std::size_t>(index)];
+        const Json choice = {{"index", index}, {"text", text}, {"logprobs", logprobs_ && !tokens.empty() ? logprobs_json(tokens, offset) : Json()}, {"finish_reason", std::move(finish)}};
+        offset += text.size();
+        return sse_choice(chunk_frame_, choice, usage_);
     }
 
     bool usage_, stream_, logprobs_;
     int n_;
     std::vector<std::size_t> offsets_;   // bytes said so far, for each answer
+    std::string chunk_frame_;            // written once, not with each token
 };
 
 }  // namespace

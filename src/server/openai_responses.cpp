@@ -7,7 +7,7 @@ namespace {
 // The parts of an answer are items of a list: reasoning, a message, calls. A stream opens and closes them one after the other.
 class ResponseWriter final : public Writer {
   public:
-    ResponseWriter(bool stream, Json echoed) : stream_(stream), echoed_(std::move(echoed)) {}
+    ResponseWriter(bool stream, bool logprobs, Json echoed) : stream_(stream), logprobs_(logprobs), echoed_(std::move(echoed)) {}
 
     std::string begin() override {
         const Json response = frame("in_progress");
@@ -25,7 +25,9 @@ class ResponseWriter final : public Writer {
         if (!d.content.empty()) {
             out += open(Kind::message);
             text_ += d.content;
-            out += event("response.output_text.delta", {{"item_id", item_["id"]}, {"output_index", index()}, {"content_index", 0}, {"delta", d.content}, {"logprobs", Json::array()}});
+            const Json tokens = logprobs_ ? logprob_list(d.logprobs) : Json::array();
+            tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+            out += event("response.output_text.delta", {{"item_id", item_["id"]}, {"output_index", index()}, {"content_index", 0}, {"delta", d.content}, {"logprobs", tokens}});
         }
         for (const ToolCallDelta& call : d.calls) {
             if (!call.name.empty()) out += open(Kind::call, &call);
@@ -58,6 +60,7 @@ class ResponseWriter final : public Writer {
         TextDelta all;
         all.reasoning = a.reasoning;
         all.content = a.content;
+        all.logprobs = a.logprobs;
         for (std::size_t i = 0; i < a.calls.size(); ++i) {
             all.calls.push_back({static_cast<int>(i), a.calls[i].id, a.calls[i].name, ""});
             all.calls.push_back({static_cast<int>(i), "", "", a.calls[i].arguments});
@@ -82,6 +85,7 @@ class ResponseWriter final : public Writer {
         std::string out = close("completed");
         kind_ = kind;
         text_.clear();
+        tokens_ = Json::array();
         const std::string number = id + "_" + std::to_string(output_.size());
         if (kind == Kind::reasoning) {
             item_ = {{"id", "rs_" + number}, {"type", "reasoning"}, {"summary", Json::array()}, {"content", Json::array()}, {"status", "in_progress"}};
@@ -98,7 +102,7 @@ class ResponseWriter final : public Writer {
 
     Json part(const std::string& text) const {
         if (kind_ == Kind::reasoning) return {{"type", "reasoning_text"}, {"text", text}};
-        return {{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
+        return {{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", tokens_}};
     }
 
     std::string close(const char* status) {
@@ -115,7 +119,7 @@ class ResponseWriter final : public Writer {
             data["content_index"] = 0;
             Json with_text = data, with_part = data;
             with_text["text"] = text_;
-            if (kind_ == Kind::message) with_text["logprobs"] = Json::array();
+            if (kind_ == Kind::message) with_text["logprobs"] = tokens_;
             with_part["part"] = part(text_);
             out += event(kind_ == Kind::reasoning ? "response.reasoning_text.done" : "response.output_text.done", with_text);
             out += event("response.content_part.done", with_part);
@@ -145,11 +149,12 @@ class ResponseWriter final : public Writer {
         return json;
     }
 
-    bool stream_;
+    bool stream_, logprobs_;
     Json echoed_;                 // of the request, as the answer repeats it
     Json output_ = Json::array(), item_;
     Kind kind_ = Kind::none;
     std::string text_;            // of the open item
+    Json tokens_ = Json::array(); // likewise, with their probabilities if they are wanted
     TextDone last_;
     int sequence_ = 0;
 };
@@ -294,19 +299,26 @@ Translated openai_response(const Json& body) {
     }
     read_thinking(f, r);
     if (const auto most = f.whole("max_output_tokens", 1, 1 << 30)) r.max_tokens = static_cast<int>(*most);
-    if (const auto top = f.whole("top_logprobs", 0, 20); top && *top > 0) bad_field("top_logprobs", "top_logprobs is offered on /v1/chat/completions only");
+    // The other things that can be included belong to tools that are not run here.
+    if (const Json* include = f.list("include"))
+        for (const Json& what : *include)
+            if (what == "message.output_text.logprobs") r.top_logprobs = 0;
+    if (const auto top = f.whole("top_logprobs", 0, 20)) {
+        if (r.top_logprobs < 0 && *top > 0) bad_field("top_logprobs", "top_logprobs needs include: [\"message.output_text.logprobs\"]");
+        if (r.top_logprobs >= 0) r.top_logprobs = static_cast<int>(*top);
+    }
     f.refuse("previous_response_id", "answers are not kept: send the whole conversation");
     f.refuse("conversation", "conversations are not kept: send the whole one");
     f.refuse("background", "answers are given at once", false);
     f.refuse("prompt", "there are no stored prompts");
-    f.ignore({"store", "include", "metadata", "user", "service_tier", "truncation", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "max_tool_calls", "client_metadata"});
+    f.ignore({"store", "metadata", "user", "service_tier", "truncation", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "max_tool_calls", "client_metadata"});
     f.finish();
     Json echoed = {{"instructions", instructions ? Json(*instructions) : Json()}, {"max_output_tokens", r.max_tokens < 0 ? Json() : Json(r.max_tokens)},
                    {"parallel_tool_calls", r.parallel_tool_calls}, {"temperature", r.sampling.temperature ? Json(*r.sampling.temperature) : Json()},
                    {"top_p", r.sampling.top_p ? Json(*r.sampling.top_p) : Json()}, {"tool_choice", body.contains("tool_choice") ? body["tool_choice"] : Json("auto")},
                    {"tools", body.contains("tools") ? body["tools"] : Json::array()}, {"text", body.contains("text") ? body["text"] : Json{{"format", {{"type", "text"}}}}},
                    {"truncation", "disabled"}, {"metadata", body.contains("metadata") ? body["metadata"] : Json::object()}};
-    t.writer = std::make_shared<ResponseWriter>(r.stream, std::move(echoed));
+    t.writer = std::make_shared<ResponseWriter>(r.stream, r.top_logprobs >= 0, std::move(echoed));
     return t;
 }
 

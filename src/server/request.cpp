@@ -34,4 +34,8 @@ std::string sse(const Json& data, std::string_view event) {
     return event.empty() ? fmt::format("data: {}\n\n", dump(data)) : fmt::format("event: {}\ndata: {}\n\n", event, dump(data));
 }
 
+std::string sse_choice(std::string_view frame, const Json& choice, bool null_usage) {
+    return fmt::format("data: {},\"choices\":[{}]{}}}\n\n", frame.substr(0, frame.size() - 1), dump(choice), null_usage ? ",\"usage\":null" : "");
+}
+
 }  // namespace forge::server

@@ -107,5 +107,7 @@ std::string random_id(std::size_t length = 24);   // letters and digits
 // "data: {...}\n\n", or with a name "event: name\ndata: ...".
 std::string sse(const Json& data, std::string_view event = {});
 std::string dump(const Json& json);   // compact; never throws on bytes that are no UTF-8
+// sse() of the object `frame` with {"choices": [choice]} at its end; the frame as dump() has it.
+std::string sse_choice(std::string_view frame, const Json& choice, bool null_usage);
 
 }  // namespace forge::server

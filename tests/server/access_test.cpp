@@ -44,6 +44,12 @@ TEST(Access, OtherHostsAndOriginsAreRefused) {
     EXPECT_EQ(allowed.status, 204);
     EXPECT_EQ(allowed.headers.at("access-control-allow-origin"), "https://good.example");
     EXPECT_EQ(ask(server->port(), "GET", "/v1/models").headers.count("access-control-allow-origin"), 0u);
+    // Headers that a client sends of its own are allowed by name, and nothing else gets into the answer.
+    const auto allowed_headers = [&](const std::string& asked) {
+        return ask(server->port(), "OPTIONS", "/v1/chat/completions", nullptr, "Origin: https://good.example\r\nAccess-Control-Request-Headers: " + asked + "\r\n").headers.at("access-control-allow-headers");
+    };
+    EXPECT_EQ(allowed_headers("authorization,content-type,x-stainless-lang"), "authorization,content-type,x-stainless-lang");
+    EXPECT_THAT(allowed_headers("x<y>"), testing::HasSubstr("Authorization"));
 }
 
 TEST(Access, ANetworkAddressNeedsAKey) {

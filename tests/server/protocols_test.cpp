@@ -74,6 +74,23 @@ TEST_F(Protocols, Responses) {
     EXPECT_EQ(text, expected(12));
     EXPECT_EQ(last["type"], "response.incomplete");
     EXPECT_EQ(last["response"]["output"][0]["content"], j["output"][0]["content"]);
+    // Log probabilities, where they are asked for: the chat API's.
+    body["include"] = {"message.output_text.logprobs"};
+    body["top_logprobs"] = 2;
+    Json streamed = Json::array();
+    for (const Json& e : post("/v1/responses", body).events()) {
+        if (e["type"] == "response.output_text.delta") streamed.insert(streamed.end(), e["logprobs"].begin(), e["logprobs"].end());
+        if (e["type"] == "response.output_text.done") {
+            EXPECT_EQ(e["logprobs"], streamed);
+        }
+    }
+    body["stream"] = false;
+    EXPECT_EQ(post("/v1/responses", body).json()["output"][0]["content"][0]["logprobs"], streamed);
+    const Json chat = post("/v1/chat/completions", {{"messages", {{{"role", "system"}, {"content", "Be."}}, {{"role", "user"}, {"content", "Hello"}}}}, {"temperature", 0}, {"max_tokens", 12}, {"logprobs", true}, {"top_logprobs", 2}}).json();
+    EXPECT_EQ(chat["choices"][0]["logprobs"]["content"], streamed);
+    EXPECT_FALSE(streamed.empty());
+    body.erase("include");
+    EXPECT_EQ(post("/v1/responses", body).status, 400);
     // Items of one turn are one message.
     const auto t = server::openai_response(Json::parse(R"({"input":[{"role":"user","content":[{"type":"input_text","text":"a"}]},
         {"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"},
@@ -86,6 +103,7 @@ TEST_F(Protocols, Responses) {
     EXPECT_EQ(t.request.tools[0]["function"]["name"], "f");
     for (const auto& [field, value] : {std::pair<const char*, Json>{"input", 5}, {"previous_response_id", "x"}, {"tools", {{{"type", "web_search"}}}}, {"frob", 1}})  {
         Json wrong = body;
+        wrong.erase("top_logprobs");
         wrong[field] = value;
         EXPECT_EQ(post("/v1/responses", wrong).status, 400) << field;
     }

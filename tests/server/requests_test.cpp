@@ -79,5 +79,23 @@ TEST(Requests, ChangedAnywhereTheyAreAnsweredInWords) {
     }
 }
 
+TEST(Requests, HaveAnEnd) {
+    std::string many = "{\"prompt\":[";
+    for (int i = 0; i < 4'000'001; ++i) many += "1,";
+    many += "1]}";
+    try {
+        parse_object(many);
+        FAIL() << "so many values were read";
+    } catch (const ApiError& error) {
+        EXPECT_EQ(error.status(), 400);
+    }
+}
+
+TEST(Requests, MessagesThatClientsSendBackAreTaken) {
+    EXPECT_NO_THROW(openai_chat(Json::parse(R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","refusal":null,"annotations":[],"audio":null,"function_call":null,
+        "tool_calls":null,"parsed":{"x":1},"reasoning_content":"r"},{"role":"user","content":"c","cache_control":{"type":"ephemeral"}}]})")));
+    EXPECT_THROW(openai_chat(Json::parse(R"({"messages":[{"role":"user","content":"a","frob":1}]})")), ApiError);
+}
+
 }  // namespace
 }  // namespace forge::server
