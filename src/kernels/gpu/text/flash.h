@@ -101,8 +101,8 @@ FK_FN void attention_flash(const int* step, const typename T::S* q, const typena
                 FK_UNROLL for (uint i = 0; i < 8; ++i) most = max(most, max(s[i * 4 + h * 2], s[i * 4 + h * 2 + 1]));
                 most = max(most, simd_shuffle_xor(most, (ushort)1));
                 most = max(most, simd_shuffle_xor(most, (ushort)2));
-                // Powers of two of scaled differences: unit is log2(e) and what the scores still have to be scaled by.
-                const float from = most == -INFINITY ? 0.0f : most * unit, kept = exp2_fast(fma(top[h], unit, -from));
+                // An unchanged maximum keeps the sums as they are. Powers of two of scaled differences: unit is log2(e) and what the scores still have to be scaled by.
+                const float from = most == -INFINITY ? 0.0f : most * unit, kept = most == top[h] ? 1.0f : exp2_fast(fma(top[h], unit, -from));
                 top[h] = most;
                 sum[h] *= kept;
                 FK_UNROLL for (uint i = 0; i < HD / 8; ++i) {
