@@ -15,15 +15,14 @@ Kernel conv(const Common& c, const DeltaShape& s) {
 Kernel delta(const Common& c, const DeltaShape& s) {
     EntryBuilder b("delta");
     const char* t = storage(c.type);
-    // Up to 32 values of a column a thread.
-    const int groups = s.k_dim > 128 ? 8 : s.k_dim > 32 ? 4 : 1;
+    constexpr int threads = 64, columns = 8;   // columns of a simdgroup: whole 32 bytes of the state
+    const int ahead = c.max_rows > 8 ? 4 : 1;   // rows whose lengths are added up together
     const std::string step = b.read("step", "int"), x = b.read("c", t), beta = b.read("b", t), alpha = b.read("a", t),
                       a_log = b.vector(true, "a_log"), dt_bias = b.vector(true, "dt_bias"),
                       state = b.write("state", "float"), y = b.write("y", t);
-    b.statement(fmt::format("fk::delta<{}, {}, {}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type), s.n_k_heads, s.n_v_heads, s.k_dim, s.v_dim,
-                            s.tiled_heads ? 1 : 0, s.negative_exp ? 1 : 0, groups, c.max_rows, step, x, beta, alpha, a_log, dt_bias, state, y,
-                            b.array("qk", "float", 2 * s.k_dim), b.array("parts", "float", groups * 32), b.array("red", "float", 32)));
-    return b.finish(groups * 32, {s.n_v_heads * divide_up(s.v_dim, 32), 0});
+    b.statement(fmt::format("fk::delta<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type), s.n_k_heads, s.n_v_heads, s.k_dim, s.v_dim,
+                            s.tiled_heads ? 1 : 0, s.negative_exp ? 1 : 0, columns, ahead, c.max_rows, threads, step, x, beta, alpha, a_log, dt_bias, state, y));
+    return b.finish(threads, {s.n_v_heads * divide_up(s.v_dim, columns * threads / 32), 0});
 }
 
 Kernel gated_norm(const Common& c, int heads, int width, float eps, const char* weight_name, const char* y) {

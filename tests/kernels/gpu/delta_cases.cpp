@@ -8,9 +8,11 @@ namespace {
 
 constexpr int kSlots = 3;
 
-Rows some_rows() {
+// Continued, fresh, continued: 6 or 20 rows.
+Rows some_rows(int rows) {
     Rows r;
-    r.add(1, 5, 3).add(0, 0, 2).add(2, 9, 1);   // continued, fresh, continued
+    if (rows == 6) r.add(1, 5, 3).add(0, 0, 2).add(2, 9, 1);
+    else r.add(1, 5, 11).add(0, 0, 7).add(2, 9, 2);
     return r;
 }
 
@@ -41,30 +43,30 @@ DeltaState state_of(const gpu::DeltaShape& s, DType type, Array& conv, Array& de
     return state;
 }
 
-GpuCase conv_case(const gpu::DeltaShape& s, DType type) {
-    const gpu::Kernel k = gpu::conv(common(type, 6), s);
-    return {fmt::format("conv {} channels {}", s.channels(), name_of(type)), {k}, [=](GpuDevice& device, int order) {
-                const Rows rows = some_rows();
-                const std::size_t channels = static_cast<std::size_t>(s.channels()), count = 6 * channels, states = kSlots * 3 * channels;
+GpuCase conv_case(const gpu::DeltaShape& s, DType type, int count_rows = 6) {
+    const gpu::Kernel k = gpu::conv(common(type, count_rows), s);
+    return {fmt::format("conv {} channels {} rows {}", s.channels(), name_of(type), count_rows), {k}, [=](GpuDevice& device, int order) {
+                const Rows rows = some_rows(count_rows);
+                const std::size_t channels = static_cast<std::size_t>(s.channels()), count = static_cast<std::size_t>(count_rows) * channels, states = kSlots * 3 * channels;
                 Array u(type, normal(count, type, 1)), mine(type, normal(states, type, 2)), theirs(type, normal(states, type, 2)), none(DType::f32, 1), y(type, count), wanted(type, count);
                 const std::vector<float> weight = normal(channels * 4, DType::f32, 3);
                 ConvParams p{type, u.data(), weight.data(), wanted.data(), state_of(s, type, theirs, none)};
                 run_plain(conv_kernel, p, rows.step());
                 Bindings b;
                 b.add("u", u).add("state", mine).add("y", y).floats("weight.codes", weight);
-                EXPECT_EQ(device.run(k, b, rows.step(), 6, order), "");
+                EXPECT_EQ(device.run(k, b, rows.step(), count_rows, order), "");
                 expect_close(y, wanted, count, type, type == DType::f32 ? 8 : 2, 1e-6);
                 expect_close(mine, theirs, states, type, 0, 0);
             }};
 }
 
-GpuCase delta_case(const gpu::DeltaShape& s, DType type) {
-    const gpu::Kernel k = gpu::delta(common(type, 6), s);
-    return {fmt::format("delta {}:{} heads {} x {} {}", s.n_k_heads, s.n_v_heads, s.k_dim, s.v_dim, name_of(type)), {k}, [=](GpuDevice& device, int order) {
-                const Rows rows = some_rows();
-                const std::size_t heads = static_cast<std::size_t>(s.n_v_heads), channels = static_cast<std::size_t>(s.channels()), outputs = 6 * heads * static_cast<std::size_t>(s.v_dim),
+GpuCase delta_case(const gpu::DeltaShape& s, DType type, int count_rows = 6) {
+    const gpu::Kernel k = gpu::delta(common(type, count_rows), s);
+    return {fmt::format("delta {}:{} heads {} x {} {} rows {}", s.n_k_heads, s.n_v_heads, s.k_dim, s.v_dim, name_of(type), count_rows), {k}, [=](GpuDevice& device, int order) {
+                const Rows rows = some_rows(count_rows);
+                const std::size_t heads = static_cast<std::size_t>(s.n_v_heads), channels = static_cast<std::size_t>(s.channels()), all = static_cast<std::size_t>(count_rows), outputs = all * heads * static_cast<std::size_t>(s.v_dim),
                                   states = kSlots * heads * static_cast<std::size_t>(s.k_dim * s.v_dim);
-                Array c(type, normal(6 * channels, type, 1)), beta(type, normal(6 * heads, type, 2)), alpha(type, normal(6 * heads, type, 3)), mine(DType::f32, normal(states, DType::f32, 4)),
+                Array c(type, normal(all * channels, type, 1)), beta(type, normal(all * heads, type, 2)), alpha(type, normal(all * heads, type, 3)), mine(DType::f32, normal(states, DType::f32, 4)),
                     theirs(DType::f32, normal(states, DType::f32, 4)), none(type, 1), y(type, outputs), wanted(type, outputs);
                 const std::vector<float> bias = normal(heads, DType::f32, 6);
                 std::vector<float> a_log = normal(heads, DType::f32, 5);
@@ -81,11 +83,11 @@ GpuCase delta_case(const gpu::DeltaShape& s, DType type) {
                 p.tiled_heads = s.tiled_heads;
                 p.out = wanted.data();
                 p.state = state_of(s, type, none, theirs);
-                p.max_rows = 6;
+                p.max_rows = count_rows;
                 run_plain(delta_kernel, p, rows.step());
                 Bindings b;
                 b.add("c", c).add("b", beta).add("a", alpha).add("state", mine).add("y", y).floats("a_log.codes", a_log).floats("dt_bias.codes", bias);
-                EXPECT_EQ(device.run(k, b, rows.step(), 6, order), "");
+                EXPECT_EQ(device.run(k, b, rows.step(), count_rows, order), "");
                 expect_close(y, wanted, outputs, type, 2, 1e-5);
                 expect_close(mine, theirs, states, DType::f32, 16, 1e-5);
             }};
@@ -115,11 +117,15 @@ std::vector<GpuCase> delta_cases(bool full) {
     for (const DType type : types()) {
         cases.push_back(conv_case(shape(2, 4, 16, 24, false, false), type));
         cases.push_back(delta_case(shape(2, 4, 16, 24, false, false), type));
+        cases.push_back(conv_case(shape(2, 4, 16, 24, false, false), type, 20));
+        cases.push_back(delta_case(shape(2, 4, 16, 24, false, false), type, 20));
         cases.push_back(gated_norm_case(3, 40, type));
         if (!full && type != DType::bf16) continue;
         cases.push_back(delta_case(shape(2, 6, 64, 64, true, true), type));
         cases.push_back(delta_case(shape(1, 2, 128, 128, false, false), type));
         cases.push_back(delta_case(shape(1, 1, 192, 33, false, true), type));
+        cases.push_back(delta_case(shape(1, 2, 128, 128, false, false), type, 20));
+        cases.push_back(delta_case(shape(1, 1, 192, 33, false, true), type, 20));
         cases.push_back(gated_norm_case(2, 128, type));
     }
     return cases;

@@ -42,12 +42,23 @@ FK_FN void conv(DEVICE const int* step, DEVICE const typename T::S* u, DEVICE co
     FK_WAIT_INPUTS();
     const uint c = id.tg_x * NT + id.tid;
     if (c >= CH) return;
+    enum { AHEAD = 16 };   // rows whose inputs are read together
     ConvChannel<T, CH, TAPS, R> channel;
     channel.begin(weight, c);
     const uint rows = (uint)step[STEP_ROWS];
-    for (uint r = 0; r < rows; ++r) {
-        channel.enter(step, state, r, c);
-        y[(ulong)r * CH + c] = channel.push(T::get(u[(ulong)r * CH + c]));
+    for (uint first = 0; first < rows; first += AHEAD) {
+        float x[AHEAD];
+        FK_UNROLL for (uint j = 0; j < AHEAD; ++j) x[j] = first + j < rows ? T::get(u[(ulong)(first + j) * CH + c]) : 0.0f;
+        if (first + AHEAD <= rows && step_slot<R>(step, first) == step_slot<R>(step, first + AHEAD - 1)) {   // of one sequence: side by side
+            channel.enter(step, state, first, c);
+            FK_UNROLL for (uint j = 0; j < AHEAD; ++j) y[(ulong)(first + j) * CH + c] = channel.push(x[j]);
+            continue;
+        }
+        FK_UNROLL for (uint j = 0; j < AHEAD; ++j) {
+            if (first + j >= rows) break;
+            channel.enter(step, state, first + j, c);
+            y[(ulong)(first + j) * CH + c] = channel.push(x[j]);
+        }
     }
     channel.end(state, c);
 }
@@ -59,93 +70,150 @@ FK_FN float softplus(float a) {
     return e < 1e-3f ? e - e * e * (0.5f - e * 0.333333343f) : log(1.0f + e);
 }
 
-// The delta rule for 32 columns of a value head (tg_x): the state stays in registers from the first row to the last,
-// thread (g, column) has the rows i = g + KG * n of it. state: [slot][value head][KD][VD] f32.
-// qk: 2 * KD floats, red: KG * 32 and 32 floats.
-template <class T, int KH, int VH, int KD, int VD, int TILED, int NEGATIVE_EXP, int KG, int R>
-FK_FN void delta(DEVICE const int* step, DEVICE const typename T::S* c, DEVICE const typename T::S* b, DEVICE const typename T::S* a, DEVICE const float* a_log, DEVICE const float* dt_bias,
-                 DEVICE float* state, DEVICE typename T::S* y, THREADGROUP float* qk, THREADGROUP float* parts, THREADGROUP float* red, Ids id) {
-    enum { BLOCKS = (VD + 31) / 32, NK = (KD + KG - 1) / KG, NT = KG * 32, CH = 2 * KH * KD + VH * VD };
-    const uint h = id.tg_x / BLOCKS, column = id.tg_x % BLOCKS * 32 + id.lane, g = id.sg, kh = TILED ? h % KH : h / (VH / KH);
-    const bool live = column < VD;
-    const float rate = NEGATIVE_EXP ? a_log[h] : -exp(a_log[h]), bias = dt_bias[h];
-    const int rows = step[STEP_ROWS];
-    float s[NK];
-    FK_UNROLL for (uint n = 0; n < NK; ++n) s[n] = 0.0f;
-    int slot = -1;
-    if (rows > 0) {   // the first row's state: nobody else writes it
-        slot = step_slot<R>(step, 0);
-        DEVICE const float* fresh = state + ((ulong)slot * VH + h) * (KD * VD);
-        const bool zero = step_position<R>(step, 0) == 0;
+// Sums over a simdgroup of COLS values (a power of two up to 32): lane i gets that of value i / (32 / COLS).
+template <int COLS> FK_FN float sums_of(THREAD float* v, uint lane) {
+    FK_UNROLL for (uint w = COLS / 2; w > 0; w /= 2) {
+        const uint bit = 32 / COLS * w;
+        FK_UNROLL for (uint j = 0; j < w; ++j) {
+            const bool upper = (lane & bit) != 0u;
+            const float kept = upper ? v[j + w] : v[j], sent = upper ? v[j] : v[j + w];
+            v[j] = kept + simd_shuffle_xor(sent, (ushort)bit);
+        }
+    }
+    FK_UNROLL for (uint bit = 16 / COLS; bit > 0; bit /= 2) v[0] += simd_shuffle_xor(v[0], (ushort)bit);
+    return v[0];
+}
+
+// What the delta rule takes of one row for COLS columns of a value head: lane i has dimensions i + 32 * n of q and k.
+template <class T, int KH, int VH, int KD, int VD, int COLS> struct DeltaRow {
+    enum { NK = (KD + 31) / 32 };
+    float q[NK], k[NK], v[COLS];
+    FK_FN void load(DEVICE const typename T::S* row, uint h, uint kh, uint first, Ids id) {
+        FK_UNROLL for (uint n = 0; n < NK; ++n) {
+            const uint i = id.lane + 32 * n;
+            q[n] = i < KD ? T::get(row[kh * KD + i]) : 0.0f;
+            k[n] = i < KD ? T::get(row[KH * KD + kh * KD + i]) : 0.0f;
+        }
+        FK_UNROLL for (uint j = 0; j < COLS; ++j) v[j] = first + j < VD ? T::get(row[2 * KH * KD + h * VD + first + j]) : 0.0f;
+    }
+};
+
+// The state's rows lane + 32 * n, COLS columns from `first`: [KD][VD] f32 in memory.
+template <int KD, int VD, int COLS> struct DeltaColumns {
+    enum { NK = (KD + 31) / 32, WHOLE = VD % 4 == 0 && COLS % 4 == 0, TIMES = WHOLE ? COLS / 4 : COLS };
+    static FK_FN void load(DEVICE const float* state, uint first, THREAD float* s, Ids id) {
         FK_UNROLL for (uint n = 0; n < NK; ++n)
-            if (g + KG * n < KD && live) s[n] = zero ? 0.0f : fresh[(g + KG * n) * VD + column];
+            FK_UNROLL for (uint j = 0; j < TIMES; ++j) {
+                const uint i = id.lane + 32 * n, column = first + j * (COLS / TIMES);
+                if (i >= KD || column >= VD) continue;
+                if (WHOLE) F32::unpack(*(DEVICE const uint4*)(state + i * VD + column), s + n * COLS + j * 4);
+                else s[n * COLS + j] = state[i * VD + column];
+            }
+    }
+    static FK_FN void store(DEVICE float* state, uint first, THREAD const float* s, Ids id) {
+        FK_UNROLL for (uint n = 0; n < NK; ++n)
+            FK_UNROLL for (uint j = 0; j < TIMES; ++j) {
+                const uint i = id.lane + 32 * n, column = first + j * (COLS / TIMES);
+                if (i >= KD || column >= VD) continue;
+                if (WHOLE) *(DEVICE uint4*)(state + i * VD + column) = F32::pack(s + n * COLS + j * 4);
+                else state[i * VD + column] = s[n * COLS + j];
+            }
+    }
+};
+
+// The delta rule: a simdgroup takes COLS columns of a value head, whose state stays in registers from the first row to
+// the last; lane i has rows i + 32 * n of it. Simdgroups do not wait for each other. What does not depend on the state
+// (decays, gates, the lengths of q and k) is computed for 32 rows side by side, lane i row i; the next row is on its way
+// while one is computed, and what a row reads from the state is added up with what the next row sees of it.
+// state: [slot][value head][KD][VD] f32.
+template <class T, int KH, int VH, int KD, int VD, int TILED, int NEGATIVE_EXP, int COLS, int AHEAD, int R, int NT>
+FK_FN void delta(DEVICE const int* step, DEVICE const typename T::S* c, DEVICE const typename T::S* b, DEVICE const typename T::S* a, DEVICE const float* a_log, DEVICE const float* dt_bias,
+                 DEVICE float* state, DEVICE typename T::S* y, Ids id) {
+    typedef DeltaRow<T, KH, VH, KD, VD, COLS> Row;
+    typedef DeltaColumns<KD, VD, COLS> Columns;
+    enum { SHARE = COLS * (NT / 32), BLOCKS = (VD + SHARE - 1) / SHARE, NK = Row::NK, CH = 2 * KH * KD + VH * VD, PER = 32 / (2 * COLS) };   // PER: lanes of a sum
+    const uint h = id.tg_x / BLOCKS, first = id.tg_x % BLOCKS * SHARE + id.sg * COLS, kh = TILED ? h % KH : h / (VH / KH);
+    const float rate = NEGATIVE_EXP ? a_log[h] : -exp(a_log[h]), bias = dt_bias[h];
+    const uint rows = (uint)step[STEP_ROWS];
+    float s[NK * COLS];
+    FK_UNROLL for (uint i = 0; i < NK * COLS; ++i) s[i] = 0.0f;
+    int slot = -1;
+    if (rows > 0u) {   // the first row's state: nobody else writes it
+        slot = step_slot<R>(step, 0);
+        if (step_position<R>(step, 0) != 0) Columns::load(state + ((ulong)slot * VH + h) * (KD * VD), first, s, id);
     }
     FK_WAIT_INPUTS();
-    for (int r = 0; r < rows; ++r) {
-        const int now = step_slot<R>(step, (uint)r);
-        if (now != slot) {
-            DEVICE float* old = state + ((ulong)(slot < 0 ? 0 : slot) * VH + h) * (KD * VD);
-            DEVICE const float* fresh = state + ((ulong)now * VH + h) * (KD * VD);
-            const bool zero = step_position<R>(step, (uint)r) == 0;
-            FK_UNROLL for (uint n = 0; n < NK; ++n) {
-                const uint i = g + KG * n;
-                if (i < KD && live) {
-                    if (slot >= 0) old[i * VD + column] = s[n];
-                    s[n] = zero ? 0.0f : fresh[i * VD + column];
+    float sums[2 * COLS];   // of the state with k, then what the row before reads with q
+    FK_UNROLL for (uint j = 0; j < 2 * COLS; ++j) sums[j] = 0.0f;
+    // The result of `row`, from the lanes that have a sum of its columns.
+    const uint column = first + (id.lane / PER) % COLS;
+    const bool writes = id.lane >= 16u && id.lane % PER == 0u && column < VD;
+    Row next;
+    if (rows > 0u) next.load(c, h, kh, first, id);
+    FK_NO_UNROLL for (uint from = 0; from < rows; from += 32) {
+        // Lane i: row from + i.
+        const uint own = min(from + id.lane, rows - 1u);
+        float q_squares = 0.0f, k_squares = 0.0f;
+        FK_NO_UNROLL for (uint j = 0; j < 32 && from + j < rows; j += AHEAD) {
+            float squares[2 * AHEAD];
+            FK_UNROLL for (uint i = 0; i < AHEAD; ++i) {
+                DEVICE const typename T::S* row = c + (ulong)min(from + j + i, rows - 1u) * CH + kh * KD;
+                squares[2 * i] = squares[2 * i + 1] = 0.0f;
+                FK_UNROLL for (uint n = 0; n < NK; ++n) {
+                    const uint d = id.lane + 32 * n;
+                    const float q = d < KD ? T::get(row[d]) : 0.0f, k = d < KD ? T::get(row[KH * KD + d]) : 0.0f;
+                    squares[2 * i] = fma(q, q, squares[2 * i]);
+                    squares[2 * i + 1] = fma(k, k, squares[2 * i + 1]);
                 }
             }
-            slot = now;
-        }
-        DEVICE const typename T::S* row = c + (ulong)r * CH;
-        // q and k to unit length; q also by 1 / sqrt(KD).
-        FK_UNROLL for (uint which = 0; which < 2; ++which) {
-            DEVICE const typename T::S* x = row + (which ? KH * KD + kh * KD : kh * KD);
-            float squares = 0.0f;
-            for (uint i = id.tid; i < KD; i += NT) {
-                const float v = T::get(x[i]);
-                squares = fma(v, v, squares);
-            }
-            squares = group_sum<NT>(squares, red, id);
-            const float factor = (which ? 1.0f : 1.0f / sqrt((float)KD)) / sqrt(squares + 1e-6f);
-            for (uint i = id.tid; i < KD; i += NT) qk[which * KD + i] = T::get(x[i]) * factor;
-        }
-        FK_BARRIER();
-        const float decay = exp(rate * softplus(T::get(a[(ulong)r * VH + h]) + bias)), beta = rounded<T>(sigmoid(T::get(b[(ulong)r * VH + h])));
-        float seen = 0.0f, out = 0.0f;
-        FK_UNROLL for (uint n = 0; n < NK; ++n) {
-            const uint i = g + KG * n;
-            if (i < KD) {
-                s[n] *= decay;
-                seen = fma(s[n], qk[KD + i], seen);
+            const float all = sums_of<2 * AHEAD>(squares, id.lane);
+            const uint at = id.lane % AHEAD * (32 / AHEAD);
+            const float q = simd_shuffle(all, (ushort)at), k = simd_shuffle(all, (ushort)(at + 16 / AHEAD));
+            if (id.lane / AHEAD == j / AHEAD) {
+                q_squares = q;
+                k_squares = k;
             }
         }
-        parts[g * 32 + id.lane] = seen;
-        FK_BARRIER();
-        seen = 0.0f;
-        FK_UNROLL for (uint k = 0; k < KG; ++k) seen += parts[k * 32 + id.lane];
-        const float v = live ? T::get(row[2 * KH * KD + h * VD + column]) : 0.0f, d = beta * (v - seen);
-        FK_UNROLL for (uint n = 0; n < NK; ++n) {
-            const uint i = g + KG * n;
-            if (i < KD) {
-                s[n] = fma(qk[KD + i], d, s[n]);
-                out = fma(s[n], qk[i], out);
+        const float q_factor = 1.0f / sqrt((float)KD) / sqrt(q_squares + 1e-6f), k_factor = 1.0f / sqrt(k_squares + 1e-6f);   // q and k to unit length; q also by 1 / sqrt(KD)
+        const float decay = exp(rate * softplus(T::get(a[(ulong)own * VH + h]) + bias)), beta = rounded<T>(sigmoid(T::get(b[(ulong)own * VH + h])));
+        const int own_slot = step_slot<R>(step, own), own_position = step_position<R>(step, own);
+        FK_NO_UNROLL for (uint j = 0; j < 32 && from + j < rows; ++j) {
+            const uint r = from + j;
+            Row x = next;
+            if (r + 1u < rows) next.load(c + (ulong)(r + 1u) * CH, h, kh, first, id);
+            const int now = simd_shuffle(own_slot, (ushort)j);
+            if (now != slot) {
+                if (slot >= 0) Columns::store(state + ((ulong)slot * VH + h) * (KD * VD), first, s, id);
+                FK_UNROLL for (uint i = 0; i < NK * COLS; ++i) s[i] = 0.0f;
+                if (simd_shuffle(own_position, (ushort)j) != 0) Columns::load(state + ((ulong)now * VH + h) * (KD * VD), first, s, id);
+                slot = now;
             }
+            const float qf = simd_shuffle(q_factor, (ushort)j), kf = simd_shuffle(k_factor, (ushort)j), d = simd_shuffle(decay, (ushort)j), gate = simd_shuffle(beta, (ushort)j);
+            FK_UNROLL for (uint n = 0; n < NK; ++n) {
+                x.q[n] *= qf;
+                x.k[n] *= kf;
+                FK_UNROLL for (uint i = 0; i < COLS; ++i) {
+                    s[n * COLS + i] *= d;
+                    sums[i] = fma(s[n * COLS + i], x.k[n], sums[i]);
+                }
+            }
+            const float both = sums_of<2 * COLS>(sums, id.lane);
+            if (r > 0u && writes) y[((ulong)(r - 1u) * VH + h) * VD + column] = T::put(both);
+            float change[COLS];
+            FK_UNROLL for (uint i = 0; i < COLS; ++i) change[i] = gate * (x.v[i] - simd_shuffle(both, (ushort)(PER * i)));
+            FK_UNROLL for (uint i = 0; i < 2 * COLS; ++i) sums[i] = 0.0f;
+            FK_UNROLL for (uint n = 0; n < NK; ++n)
+                FK_UNROLL for (uint i = 0; i < COLS; ++i) {
+                    s[n * COLS + i] = fma(x.k[n], change[i], s[n * COLS + i]);
+                    sums[COLS + i] = fma(s[n * COLS + i], x.q[n], sums[COLS + i]);
+                }
         }
-        FK_BARRIER();
-        parts[g * 32 + id.lane] = out;
-        FK_BARRIER();
-        if (g == 0 && live) {
-            out = 0.0f;
-            FK_UNROLL for (uint k = 0; k < KG; ++k) out += parts[k * 32 + id.lane];
-            y[((ulong)r * VH + h) * VD + column] = T::put(out);
-        }
-        FK_BARRIER();
     }
-    if (slot >= 0 && live) {
-        DEVICE float* last = state + ((ulong)slot * VH + h) * (KD * VD);
-        FK_UNROLL for (uint n = 0; n < NK; ++n)
-            if (g + KG * n < KD) last[(g + KG * n) * VD + column] = s[n];
+    if (rows > 0u) {
+        const float last = sums_of<2 * COLS>(sums, id.lane);
+        if (writes) y[((ulong)(rows - 1u) * VH + h) * VD + column] = T::put(last);
     }
+    if (slot >= 0) Columns::store(state + ((ulong)slot * VH + h) * (KD * VD), first, s, id);
 }
 
 // y = norm(x) * w, times silu(z), head by head: a simdgroup takes head tg_x of row tg_y.
