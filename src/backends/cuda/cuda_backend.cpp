@@ -15,7 +15,8 @@ namespace {
 using namespace cuda;
 
 // FORGE_CUDA_TENSOR=0: products of many rows in f32; FORGE_CUDA_JOIN=0: every product in a launch of its own;
-// FORGE_CUDA_TILES=0: the tiles for few rows that Metal has. To compare and to debug.
+// FORGE_CUDA_TILES=0: the tiles for few rows that Metal has; FORGE_CUDA_CODES=N: few rows take tensor cores for matrices of
+// 4-bit codes from N elements on. To compare and to debug.
 bool switched_on(const char* name) {
     const char* value = std::getenv(name);
     return !value || *value != '0';
@@ -29,6 +30,7 @@ class CudaBackend final : public gpu::GpuBackend {
         limits_.cores = context_->multiprocessors();
         limits_.join = switched_on("FORGE_CUDA_JOIN");
         limits_.wide = switched_on("FORGE_CUDA_TILES");
+        if (const char* from = std::getenv("FORGE_CUDA_CODES")) limits_.tensor_codes = std::atol(from);
         if (switched_on("FORGE_CUDA_TENSOR")) limits_.tensor = context_->capability() == 90 ? gpu::Tensor::wgmma : context_->capability() >= 80 ? gpu::Tensor::mma_sync : gpu::Tensor::none;
     }
     BackendLimits limits() const override {

@@ -208,8 +208,13 @@ void CudaExecutable::submit(const StepRows& step) {
 }
 
 int CudaExecutable::parts_to(int position) const {
-    int parts = 1;
-    while (part_size_ > 0 && parts < position / part_size_ + 1) parts *= 2;
+    // Parts that a row does not have cost a little: quarters of a doubling.
+    const int needed = part_size_ > 0 ? position / part_size_ + 1 : 1;
+    int parts = 1, step = 1;
+    while (parts < needed) {
+        if (parts >= 8 && (parts & (parts - 1)) == 0) step = parts / 4;
+        parts += step;
+    }
     return parts;
 }
 

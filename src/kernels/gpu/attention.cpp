@@ -12,8 +12,10 @@ constexpr int kThreads = 128;
 constexpr int kMergedParts = 16;
 
 // Query heads that a threadgroup serves with one read of keys and values.
-int packed_heads(const AttentionShape& s) {
+int packed_heads(const AttentionShape& s, bool tensor = false) {
     const int group = s.n_heads / s.n_kv_heads;
+    for (int n = tensor ? 8 : 0; n > 0; --n)   // the operand has room for eight
+        if (group % n == 0) return n;
     for (const int n : {4, 3, 5, 7, 2})
         if (group % n == 0) return n;
     return 1;
@@ -23,6 +25,16 @@ int value_floats(int head_dim) {
     const int chunks = divide_up(head_dim, 8);
     return kThreads / chunks * chunks * 8;
 }
+
+// Heads whose sums are gathered at a time: all, where they fit.
+int gathered_heads(int heads, int head_dim) { return heads * value_floats(head_dim) * 4 <= 16 * 1024 ? heads : 1; }
+
+bool decode_on_tensor_cores(const Common& c, const AttentionShape& s) {
+    return (c.limits.tensor == Tensor::mma_sync || c.limits.tensor == Tensor::wgmma) && c.type != DType::f32 && s.head_dim % 64 == 0 && s.head_dim <= 256;
+}
+
+// Positions of a part: twice as many on tensor cores, where a few simdgroups go through them fast.
+int decode_part(const Common& c, const AttentionShape& s) { return attention_part(s.capacity) * (decode_on_tensor_cores(c, s) && s.capacity > 4096 ? 2 : 1); }
 
 }  // namespace
 
@@ -64,7 +76,9 @@ Kernel attention_decode(const Common& c, const AttentionShape& s) {
     EntryBuilder b("attention_decode");
     const char* t = storage(c.type);
     const std::string type = t, step = b.read("step", "int"), q = b.read("q", t);
-    const int heads = packed_heads(s), part = attention_part(s.capacity);
+    const bool tensor = decode_on_tensor_cores(c, s);
+    // More threadgroups of fewer simdgroups are at work on long parts.
+    const int heads = packed_heads(s, tensor), part = decode_part(c, s), threads = tensor && s.capacity > 8192 ? 64 : kThreads;
     std::string k = q, v = q, q_norm = EntryBuilder::absent("float"), k_norm = q_norm, rope = q_norm, form = "fk::PrepareForm<1, 3, 3, 0, 0, 0, 0>";
     std::string keys, values;
     if (s.fused) {
@@ -86,26 +100,33 @@ Kernel attention_decode(const Common& c, const AttentionShape& s) {
     }
     b.statement(fmt::format("fk::AttentionInputs<{}> in = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};", type_name(c.type), step, q, k, v, q_norm, k_norm, rope, keys, values,
                             "(SHARED_DEVICE float*)" + b.write("partial", "float"), literal(s.scale), literal(s.softcap), literal(s.eps)));
-    b.statement(fmt::format("fk::attention_decode<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>(in, {}, {}, {}, {}, id);", type_name(c.type), form, s.fused ? 1 : 0, s.n_heads, s.n_kv_heads,
-                            s.head_dim, heads, part, attention_parts(s.capacity, 0), s.window, s.capacity, c.max_rows, kThreads, b.array("w", "float", heads * part),
-                            b.array("red", "float", value_floats(s.head_dim)), b.array("stats", "float", 3 * heads),
-                            b.array("own", "float", s.fused ? (heads + 2 + kThreads / 32) * s.head_dim : 1)));
+    const std::string shape = fmt::format("{}, {}, {}, {}, {}, {}, {}", type_name(c.type), form, s.fused ? 1 : 0, s.n_heads, s.n_kv_heads, s.head_dim, heads),
+                      cache = fmt::format("{}, {}, {}, {}, {}, {}", part, divide_up(s.capacity, part), s.window, s.capacity, c.max_rows, threads),
+                      own = b.array("own", "float", s.fused ? (heads + 2 + threads / 32) * s.head_dim : 1);
+    if (tensor) {
+        b.statement(fmt::format("fk::TensorDecode<{}, {}>::run(in, {}, {}, id);", shape, cache, b.array("merged", "float", threads / 32 * heads * (s.head_dim + 2)), own));
+    } else {
+        const int gathered = gathered_heads(heads, s.head_dim);
+        b.statement(fmt::format("fk::attention_decode<{}, {}, {}>(in, {}, {}, {}, {}, id);", shape, gathered, cache, b.array("w", "float", heads * part),
+                                b.array("red", "float", gathered * value_floats(s.head_dim)), b.array("stats", "float", 3 * heads), own));
+    }
     if (s.merges) {
         const std::string gates = s.gates ? b.read("gates", t) : EntryBuilder::absent(t), out = b.write("out", t), arrivals = b.write("arrivals", "uint");
-        b.statement(fmt::format("fk::attention_merge<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>(step, in.partial, {}, {}, {}, w, {}, id);", type_name(c.type), s.n_heads, s.head_dim, heads, part,
-                                attention_parts(s.capacity, 0), kMergedParts, s.window, c.max_rows, s.gates ? 1 : 0, kThreads, gates, out, arrivals, b.array("flag", "uint", 4)));
+        const std::string w = tensor ? b.array("w", "float", heads * (kMergedParts + 1)) : "w";
+        b.statement(fmt::format("fk::attention_merge<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>(step, in.partial, {}, {}, {}, {}, {}, id);", type_name(c.type), s.n_heads, s.head_dim, heads, part,
+                                divide_up(s.capacity, part), kMergedParts, s.window, c.max_rows, s.gates ? 1 : 0, threads, gates, out, arrivals, w, b.array("flag", "uint", 4)));
     }
-    return b.finish(kThreads, {s.n_heads / heads, 1, part, s.window});
+    return b.finish(threads, {s.n_heads / heads, 1, part, s.window});
 }
 
 Kernel attention_combine(const Common& c, const AttentionShape& s) {
     EntryBuilder b("attention_combine");
     const char* t = storage(c.type);
     const std::string step = b.read("step", "int"), partial = b.read("partial", "float"), q = s.gated ? b.read("q", t) : "(DEVICE const " + std::string(t) + "*)step", y = b.write("y", t);
-    const int parts = attention_parts(s.capacity, 0), threads = 256;
-    b.statement(fmt::format("fk::attention_combine<{}, {}, {}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, id);", type_name(c.type), s.n_heads, s.head_dim, attention_part(s.capacity), parts,
-                            s.window, c.max_rows, s.gated ? 1 : 0, threads, step, partial, q, y, b.array("ew", "float", parts), b.array("red", "float", threads)));
-    return b.finish(threads, {s.n_heads});
+    const int part = decode_part(c, s), parts = divide_up(s.capacity, part), threads = 256;
+    b.statement(fmt::format("fk::attention_combine<{}, {}, {}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, id);", type_name(c.type), s.n_heads, s.head_dim, part, parts,
+                            s.window, c.max_rows, s.gated ? 1 : 0, threads, step, partial, q, y, b.array("red", "float", threads)));
+    return b.finish(threads, {s.n_heads * divide_up(s.head_dim, 32)});
 }
 
 Kernel attention_prefill(const Common& c, const AttentionShape& s) {

@@ -12,6 +12,7 @@ struct Tile {
     int residents = 0;           // threadgroups of a multiprocessor in which the grid goes round (0: one for every strip)
     bool staged = false;         // x in threadgroup memory
     int x_bytes = 0;             // of it
+    bool tensor = false;         // on tensor cores (tensor_rows.h): `strip` counts tiles of 16 rows
 };
 
 int unit_elements(const Weight& w) { return w.format.is_dense() ? 8 : 32; }
@@ -31,8 +32,8 @@ void widen(const MatvecShape& s, Tile& t) {
     t.residents = 0;
     if (dense) {
         t.strip = act || k <= 1024 ? 2 : 1;
-        t.units = act && k < 2048 ? 2 : 4;
-        t.ahead = act ? k < 2048 : k > 1024;
+        t.units = act && k < 2048 ? 2 : act || k <= 1024 ? 4 : 8;
+        t.ahead = act && k < 2048;
     } else if (bytes) {
         t.strip = act ? 4 : 2;
         t.units = 1;
@@ -44,14 +45,46 @@ void widen(const MatvecShape& s, Tile& t) {
     }
     if (t.split > 1) {
         t.strip = dense || bytes || n <= 2048 ? 2 : 4;
-        t.units = dense ? 3 : 1;
+        t.units = dense ? (k < 8192 ? 3 : 4) : 1;
         t.ahead = false;
     }
     if (head) {
         t.strip = dense || bytes ? 2 : 8;
-        t.units = dense ? (k < 2048 ? 2 : 4) : 1;
-        t.ahead = dense ? k < 2048 : true;
-        t.residents = dense || bytes ? 3 : 2;
+        t.units = dense ? 4 : 1;
+        t.ahead = true;
+        t.residents = bytes ? 3 : 2;
+    }
+}
+
+// Matrices of 4-bit integer codes that are large enough for the tensor cores to win, on an H200: elsewhere too few
+// simdgroups would have work. This depends on the matrix alone, as the order of sums does.
+bool codes_on_tensor_cores(const Common& c, const Weight& w) {
+    const WeightFormat& f = w.format;
+    return c.limits.wide && c.limits.fast_codes && (c.limits.tensor == Tensor::mma_sync || c.limits.tensor == Tensor::wgmma) && c.type != DType::f32 && !f.is_dense() &&
+           f.map == CodeMap::integer && f.packing == Packing::stream && f.bits == 4 && f.group % 32 == 0 && w.cols % 32 == 0 && w.rows * w.cols >= c.limits.tensor_codes;
+}
+// split and units decide the order of sums, and may depend on the matrix alone.
+void choose_codes(const MatvecShape& s, Tile& t) {
+    const long n = s.w->rows, k = s.w->cols;
+    const bool act = s.epilogue == Epilogue::act_mul, one = s.x_rows == 1;
+    t.tensor = true;
+    t.strip = act ? 2 : 1;
+    if (n > 32768) {
+        t.split = 1;
+        t.units = 4;
+        t.residents = one && !act ? 2 : 0;
+    } else if (n >= 8192) {
+        t.split = k < 4096 ? 4 : 2;
+        t.units = 2;
+        t.strip = one ? 2 : t.strip;
+        t.ahead = one;
+    } else if (k < 4096) {
+        t.split = k < 2048 ? 2 : 4;
+        t.units = 4;
+    } else {
+        t.split = 8;
+        t.units = k > 4096 && k <= 8192 ? 4 : 2;
+        t.ahead = one && t.units == 2;
     }
 }
 
@@ -76,11 +109,20 @@ Tile choose(const Common& c, const MatvecShape& s) {
     const bool wide = c.limits.wide && !large && s.w->cols % unit_elements(*s.w) == 0;
     if (wide && s.w->cols >= 2048 && s.w->cols >= 3 * s.w->rows) t.split = 4;
     if (wide && s.x_rows == 1) widen(s, t);
+    if (c.limits.wide && large && s.w->format.is_dense()) {
+        if (s.w->cols >= 8192) {
+            t.split = 2;
+        } else if (s.x_rows == 1 && s.epilogue == Epilogue::add) {
+            t.strip = 1;
+            t.units = 8;
+        }
+    }
     if (s.x_rows > 2) t.units = 1;
     if (s.x_rows > 4) t.strip = 2;
     if (s.x_rows > 1 && t.split > 1) t.strip = std::min(t.strip, s.epilogue == Epilogue::act_mul ? 4 : 2);
+    if (codes_on_tensor_cores(c, *s.w)) choose_codes(s, t = Tile{0, 0, kNormThreads});
     t.x_bytes = staged_bytes(c, s);
-    t.staged = s.norm || s.gated_head > 0 || t.x_bytes <= (wide ? 28 : 16) * 1024;
+    t.staged = s.norm || s.gated_head > 0 || t.x_bytes <= (wide || t.tensor ? 28 : 16) * 1024;
     return t;
 }
 
@@ -103,17 +145,19 @@ Kernel matvec(const Common& c, const MatvecShape& s) {
     const std::string z = s.gated_head > 0 ? b.read("z", t) : x, residual = s.epilogue == Epilogue::add ? b.read("residual", t) : x;
     const std::string state = s.conv ? b.write("conv_state", t) : EntryBuilder::absent_output(t);
     const std::string y = s.f32_out ? b.absent_output(t) : b.write("y", t), y32 = s.f32_out ? b.write("y", "float") : b.absent_output("float");
-    const int per_strip = s.epilogue == Epilogue::act_mul ? tile.strip / 2 : tile.strip, groups = divide_up(divide_up(s.w->rows, per_strip), tile.threads / 32 / tile.split);
+    const int tile_rows = tile.tensor ? 16 * tile.strip : tile.strip, per_strip = s.epilogue == Epilogue::act_mul ? tile_rows / 2 : tile_rows, groups = divide_up(divide_up(s.w->rows, per_strip), tile.threads / 32 / tile.split);
     const int grid = tile.residents > 0 ? std::min(groups, tile.residents * c.limits.cores) : groups;
     const std::string xs = b.array("xs", "uint4", tile.staged ? tile.x_bytes / 16 : 1),
-                      red = b.array("red", "float", std::max(32, tile.split > 1 ? tile.threads / 32 * s.x_rows * tile.strip : 0));
+                      red = b.array("red", "float", std::max(32, tile.split > 1 || tile.tensor ? tile.threads / 32 * s.x_rows * tile_rows : 0));
+    std::string arrays = xs + ", " + red;
+    if (tile.tensor) arrays += ", " + b.array("sums", "float", s.w->format.offset != OffsetKind::none ? s.x_rows * divide_up(divide_up(s.w->cols, 32), 32) * 32 : 1);
     const int kind = s.gated_head > 0 ? 4 : s.norm ? static_cast<int>(s.formula) : 3, epilogue = s.conv ? 3 : static_cast<int>(s.epilogue);
     b.statement(fmt::format("fk::MatvecInputs<{}> in = {{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}};", type_name(c.type), step, x, norm, z, bias, bias2, residual, conv_weight, state, y,
                             y32, literal(s.eps), literal(s.w->global_scale), literal(s.w2 ? s.w2->global_scale : 1.0f), literal(s.softcap)));
-    b.statement(fmt::format("fk::matvec<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>(in, w1, {}, {}, {}, id);", type_name(c.type), format_type(*s.w, fast_codes(c)),
+    b.statement(fmt::format("fk::{}<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>(in, w1, {}, {}, id);", tile.tensor ? "tensor_rows" : "matvec", type_name(c.type), format_type(*s.w, fast_codes(c)),
                             s.w->cols, s.w->rows, s.x_rows, tile.strip, tile.units, tile.split, tile.ahead ? 1 : 0, tile.staged ? 1 : 0, kind, std::max(1, s.gated_head), epilogue,
                             static_cast<int>(s.act), s.conv_kernel, c.max_rows, s.bias ? 1 : 0, s.f32_out ? 1 : 0, s.output_rows ? 1 : 0, grid == groups ? 1 : 0, tile.threads, s.w2 ? "w2" : "w1",
-                            xs, red));
+                            arrays));
     Kernel kernel = b.finish(tile.threads, {grid, 0, 0, 0, s.output_rows});
     if (tile.residents > 0) {
         kernel.residents = tile.residents;

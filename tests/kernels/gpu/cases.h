@@ -24,9 +24,11 @@ struct GpuCase {
 // Families of cases. `full`: the whole grid of shapes instead of a sample that reaches every path.
 std::vector<GpuCase> row_cases(bool full);
 std::vector<GpuCase> matvec_cases(bool full);
+std::vector<GpuCase> codes_cases(bool full);    // NVIDIA's tensor cores
 std::vector<GpuCase> gemm_cases(bool full);
 std::vector<GpuCase> tensor_cases(bool full);   // NVIDIA's tensor cores
 std::vector<GpuCase> flash_cases(bool full);    // likewise
+std::vector<GpuCase> decode_cases(bool full);   // likewise: attention of few rows
 std::vector<GpuCase> attention_cases(bool full);
 std::vector<GpuCase> expert_cases(bool full);
 std::vector<GpuCase> expert_tensor_cases(bool full);   // likewise
@@ -35,6 +37,8 @@ std::vector<GpuCase> matmul2d_cases(bool full);        // Metal 4's tensor opera
 std::vector<GpuCase> simd_flash_cases(bool full);      // likewise
 std::vector<GpuCase> simd_expert_cases(bool full);     // likewise
 std::vector<GpuCase> delta_cases(bool full);
+std::vector<GpuCase> codes_fusion_cases();     // some of codes_cases()
+std::vector<GpuCase> decode_fusion_cases();    // and of decode_cases()
 std::vector<GpuCase> fusion_cases(bool full);   // fused kernels against those that they replace
 
 // got against wanted: within `ulps` roundings of T, or `part` of the largest wanted value. NaN anywhere fails.

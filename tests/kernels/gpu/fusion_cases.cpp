@@ -10,9 +10,12 @@ namespace {
 
 void expect_same(const Array& got, const Array& wanted) { EXPECT_EQ(got.copy(), wanted.copy()); }
 
-gpu::Common wide(DType type, int max_rows, bool wide) {
+enum class Tiles { small, large, codes };   // codes: 4-bit ones on NVIDIA's tensor cores
+gpu::Common with(Tiles tiles, DType type, int max_rows) {
     gpu::Common c = common(type, max_rows);
-    c.limits.wide = wide;
+    c.limits.wide = tiles != Tiles::small;
+    if (tiles == Tiles::codes) c.limits.tensor = gpu::Tensor::mma_sync;
+    c.limits.tensor_codes = 1;
     return c;
 }
 
@@ -24,9 +27,9 @@ Rows some_rows(int rows) {
 }
 
 // A product of what the delta rule leaves, normed head by head and gated.
-GpuCase gated_product(const WeightFormat& format, int heads, int width, int n, DType type, int rows, bool residual, bool large) {
+GpuCase gated_product(const WeightFormat& format, int heads, int width, int n, DType type, int rows, bool residual, Tiles tiles) {
     const auto w = std::make_shared<Weight>(random_weight(format, n, heads * width, 7));
-    const gpu::Common c = wide(type, rows, large);
+    const gpu::Common c = with(tiles, type, rows);
     gpu::MatvecShape s;
     s.w = w.get();
     s.eps = 1e-6f;
@@ -52,14 +55,14 @@ GpuCase gated_product(const WeightFormat& format, int heads, int width, int n, D
 }
 
 // A product whose results go through a convolution.
-GpuCase convolved_product(const WeightFormat& format, int k_heads, int v_heads, int dim, int k, DType type, int rows, bool large) {
+GpuCase convolved_product(const WeightFormat& format, int k_heads, int v_heads, int dim, int k, DType type, int rows, Tiles tiles) {
     gpu::DeltaShape d;
     d.n_k_heads = k_heads;
     d.n_v_heads = v_heads;
     d.k_dim = d.v_dim = dim;
     const int channels = d.channels();
     const auto w = std::make_shared<Weight>(random_weight(format, channels, k, 7));
-    const gpu::Common c = wide(type, rows, large);
+    const gpu::Common c = with(tiles, type, rows);
     gpu::MatvecShape s;
     s.w = w.get();
     s.norm = true;
@@ -88,9 +91,10 @@ GpuCase convolved_product(const WeightFormat& format, int k_heads, int v_heads, 
 struct Form { bool q_norm, k_norm, gated, v_norm, v_from_k, writes; int half; NormFormula formula; };
 
 // One row's attention with its preparation, and gates with the merging of parts.
-GpuCase whole_attention(int heads, int kv, int head_dim, int position, int window, DType type, const Form& f) {
+GpuCase whole_attention(int heads, int kv, int head_dim, int position, int window, DType type, const Form& f, bool tensor = false) {
     constexpr int capacity = 320;
-    const gpu::Common c = common(type, 1);
+    gpu::Common c = common(type, 1);
+    if (tensor) c.limits.tensor = gpu::Tensor::mma_sync;
     gpu::AttentionShape s;
     s.n_heads = heads;
     s.n_kv_heads = kv;
@@ -147,12 +151,13 @@ GpuCase whole_attention(int heads, int kv, int head_dim, int position, int windo
 
 // Decode attention whose last threadgroup merges the parts, against a merge in a launch of its own; twice, because the
 // words in which threadgroups arrive must be as before. rows: {slot, position, count}.
-GpuCase merged_attention(int heads, int kv, int head_dim, const std::vector<std::array<int, 3>>& positions, int window, DType type, bool prepares, bool gates) {
+GpuCase merged_attention(int heads, int kv, int head_dim, const std::vector<std::array<int, 3>>& positions, int window, DType type, bool prepares, bool gates, bool tensor = false) {
     constexpr int capacity = 320;
     Rows rows;
     for (const auto& [slot, position, count] : positions) rows.add(slot, position, count);
     const int m = rows.step().m;
-    const gpu::Common c = common(type, m);
+    gpu::Common c = common(type, m);
+    if (tensor) c.limits.tensor = gpu::Tensor::mma_sync;
     gpu::AttentionShape s;
     s.n_heads = heads;
     s.n_kv_heads = kv;
@@ -195,6 +200,13 @@ GpuCase merged_attention(int heads, int kv, int head_dim, const std::vector<std:
             }};
 }
 
+WeightFormat format(const char* name) {
+    for (const NamedFormat& f : all_formats())
+        if (f.name == name) return f.format;
+    ADD_FAILURE() << "no format " << name;
+    return {};
+}
+
 GpuCase combined_residual(int rows, int width, bool shared, DType type) {
     const gpu::Common c = common(type, rows);
     gpu::CombineShape s{3, width, 5, false, shared, false};
@@ -222,22 +234,48 @@ GpuCase combined_residual(int rows, int width, bool shared, DType type) {
 
 }  // namespace
 
+std::vector<GpuCase> codes_fusion_cases() {
+    std::vector<GpuCase> cases;
+    for (const DType type : {DType::bf16, DType::f16})
+        for (const char* name : {"gguf q4_0", "gguf q4_1"})
+            for (const int rows : {1, 4, 8}) {
+                cases.push_back(gated_product(format(name), 3, 32, 13, type, rows, false, Tiles::codes));
+                cases.push_back(gated_product(format(name), 2, 128, 18, type, rows, true, Tiles::codes));
+                cases.push_back(convolved_product(format(name), 1, 2, 16, 96, type, rows, Tiles::codes));
+                cases.push_back(convolved_product(format(name), 2, 2, 8, 64, type, rows, Tiles::codes));
+            }
+    return cases;
+}
+
+std::vector<GpuCase> decode_fusion_cases() {
+    std::vector<GpuCase> cases;
+    for (const DType type : {DType::bf16, DType::f16})
+        for (const int position : {0, 15, 63, 64, 200}) {
+            cases.push_back(whole_attention(4, 2, 64, position, 0, type, {true, true, false, false, false, true, 32, NormFormula::two_rounding}, true));
+            cases.push_back(whole_attention(8, 1, 128, position, 0, type, {true, true, true, false, false, true, 16, NormFormula::one_plus}, true));
+            cases.push_back(whole_attention(2, 1, 256, position, 40, type, {true, true, true, true, false, true, 32, NormFormula::one_rounding}, true));
+            cases.push_back(whole_attention(10, 2, 128, position, 0, type, {false, true, false, true, true, true, 64, NormFormula::two_rounding}, true));
+            cases.push_back(whole_attention(3, 3, 192, position, 40, type, {true, false, false, false, false, false, 96, NormFormula::two_rounding}, true));
+        }
+    for (const DType type : {DType::bf16, DType::f16}) {
+        cases.push_back(merged_attention(4, 2, 64, {{1, 40, 1}}, 0, type, true, false, true));
+        cases.push_back(merged_attention(8, 2, 256, {{1, 200, 1}}, 0, type, true, true, true));
+        cases.push_back(merged_attention(9, 3, 64, {{0, 64, 1}, {2, 318, 2}, {1, 5, 1}}, 0, type, false, false, true));
+        cases.push_back(merged_attention(8, 1, 128, {{0, 130, 1}, {2, 3, 1}}, 40, type, false, true, true));
+    }
+    return cases;
+}
+
 std::vector<GpuCase> fusion_cases(bool full) {
     std::vector<GpuCase> cases;
-    const auto format = [](const char* name) {
-        for (const NamedFormat& f : all_formats())
-            if (f.name == name) return f.format;
-        ADD_FAILURE() << "no format " << name;
-        return WeightFormat{};
-    };
     for (const DType type : types())
         for (const char* name : {"gguf bf16", "gguf q4_0"}) {
             if (!full && type == DType::f16) continue;
             for (const int rows : {1, 4}) {
-                cases.push_back(gated_product(format(name), 3, 32, 13, type, rows, false, false));
-                cases.push_back(gated_product(format(name), 2, 128, 18, type, rows, true, true));
-                cases.push_back(convolved_product(format(name), 1, 2, 16, 96, type, rows, false));
-                cases.push_back(convolved_product(format(name), 2, 2, 8, 64, type, rows, true));
+                cases.push_back(gated_product(format(name), 3, 32, 13, type, rows, false, Tiles::small));
+                cases.push_back(gated_product(format(name), 2, 128, 18, type, rows, true, Tiles::large));
+                cases.push_back(convolved_product(format(name), 1, 2, 16, 96, type, rows, Tiles::small));
+                cases.push_back(convolved_product(format(name), 2, 2, 8, 64, type, rows, Tiles::large));
             }
         }
     for (const DType type : types())

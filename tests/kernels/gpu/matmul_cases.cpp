@@ -16,7 +16,7 @@ struct Shape {
     Epilogue epilogue = Epilogue::none;
     ActKind act = ActKind::silu;
     float softcap = 0;
-    bool fast = true, wide = false;
+    bool fast = true, wide = false, codes = false;   // codes: few rows on tensor cores
     gpu::Tensor tensor = gpu::Tensor::none;
     gpu::TensorTile tile{};
     gpu::SimdTile simd{};   // tensor is simdgroup
@@ -67,7 +67,8 @@ GpuCase matmul_case(const NamedFormat& format, Shape s, bool matrix) {
     gpu::Common c = common(s.type, max_rows);
     c.limits.fast_codes = s.fast;
     c.limits.wide = s.wide;
-    c.limits.tensor = s.tensor;
+    c.limits.tensor = s.codes ? gpu::Tensor::mma_sync : s.tensor;
+    c.limits.tensor_codes = 1;
     const bool tensor = s.tensor != gpu::Tensor::none;
     const bool simd = s.tensor == gpu::Tensor::simdgroup, rounds = tensor && !s.simd.wide;
     const gpu::Kernel k = s.matmul2d ? gpu::gemm_matmul2d(c, g, s.simd) : simd ? gpu::gemm_simd(c, g, s.simd) : tensor ? gpu::gemm_tensor(c, g, s.tile) : matrix ? gpu::gemm(c, g) : gpu::matvec(c, g);
@@ -75,6 +76,7 @@ GpuCase matmul_case(const NamedFormat& format, Shape s, bool matrix) {
     const std::string kernel = simd     ? fmt::format("simd {}x{}x{}{}{}", s.simd.rows, s.simd.columns, s.simd.depth, s.simd.wide ? " wide" : "", s.simd.ahead ? " ahead" : "")
                                : tensor ? fmt::format("tensor {}x{}", s.tile.rows, s.tile.columns)
                                : matrix ? "gemm"
+                               : s.codes ? "codes"
                                         : "matvec";
     const std::string name = fmt::format("{} {} n {} k {} rows {} of {} {}", kernel, format.name, s.n, s.k, s.rows, s.variant, name_of(s.type));
     return {name, {k}, [=](GpuDevice& device, int order) {
@@ -231,6 +233,60 @@ std::vector<GpuCase> matvec_cases(bool full) {
             s.n = 3;
             cases.push_back(matmul_case(named(name), s, false));
         }
+    return cases;
+}
+
+// Few rows on tensor cores: every format of 4-bit integer codes, both types, every number of rows, every share of a row
+// among simdgroups, epilogues, ragged rows and columns.
+std::vector<GpuCase> codes_cases(bool full) {
+    std::vector<GpuCase> cases = codes_fusion_cases();
+    const auto fits = [](const NamedFormat& f) {
+        return f.format.map == CodeMap::integer && f.format.packing == Packing::stream && f.format.bits == 4 && f.format.group % 32 == 0 && !f.tiled;
+    };
+    Shape s;
+    s.wide = s.codes = true;
+    for (const NamedFormat& f : all_formats()) {
+        if (!fits(f)) continue;
+        for (const DType type : {DType::bf16, DType::f16})
+            for (const int rows : {1, 2, 3, 5, 8}) {
+                Shape t = s;
+                t.type = type;
+                t.k = columns(f, rows == 5 ? 96 : 800);
+                t.rows = rows;
+                t.variant = rows == 3 ? 4 : rows == 5 ? 8 : rows;
+                t.f32_out = rows == 2;
+                cases.push_back(matmul_case(f, t, false));
+            }
+    }
+    for (const char* name : {"gguf q4_0", "gguf q4_1"})
+        for (const auto& [n, k] : {std::pair{45, 1024}, std::pair{45, 2080}, std::pair{100, 4096}, std::pair{37, 8192}, std::pair{33, 9216}, std::pair{8200, 64}, std::pair{8193, 4096}, std::pair{33003, 64}}) {
+            if (!full && n > 100 && std::string_view(name) != "gguf q4_0") continue;
+            for (const int rows : {1, 2, 7}) {
+                if (!full && n > 8192 && rows > 1) continue;
+                Shape t = s;
+                t.n = n;
+                t.k = k;
+                t.rows = rows;
+                t.variant = rows == 7 ? 8 : rows;
+                const auto with = [&](auto change) {
+                    Shape u = t;
+                    change(u);
+                    cases.push_back(matmul_case(named(name), u, false));
+                };
+                with([](Shape& u) { u.epilogue = Epilogue::add; });
+                with([](Shape& u) { u.epilogue = Epilogue::act_mul, u.norm = u.k < 8192; });
+                if (n > 100) continue;
+                with([](Shape& u) { u.epilogue = Epilogue::act_mul, u.act = ActKind::gelu_tanh, u.bias = true; });
+                with([](Shape& u) { u.bias = u.norm = true, u.k = std::min(u.k, 1024); });   // longer rows: roundings of x that differ
+                with([](Shape& u) { u.bias = true, u.type = DType::f16; });
+                with([](Shape& u) { u.f32_out = true, u.softcap = 5, u.outputs = true; });
+            }
+        }
+    Shape head = s;
+    head.n = 33003;
+    head.k = 1024;
+    head.norm = head.f32_out = true;
+    cases.push_back(matmul_case(named("gguf q4_0"), head, false));
     return cases;
 }
 

@@ -26,7 +26,7 @@ template <class T, int HD, int HALF> struct HeadTurn {
         return 1.0f / sqrt(simd_sum(squares) / (float)HD + eps);
     }
     // x: what read() gave, and then the result, unrounded. h: HD floats of the simdgroup's own.
-    template <int KIND> FK_FN void turn(THREAD const float* w, float factor, THREADGROUP float* h, THREAD float* x, Ids id) {
+    template <int KIND> FK_FN void turn(THREAD const float* w, float factor, THREADGROUP float* h, THREAD float* x, Ids id) const {
         FK_UNROLL for (uint j = 0; j < OWN; ++j)
             if (id.lane + 32 * j < HD) h[id.lane + 32 * j] = KIND < 3 ? normed<T, KIND>(x[j] * factor, w[j]) : x[j];
         FK_SG_BARRIER();
@@ -126,35 +126,40 @@ template <class T, int HD, int GP, int PART, int NT> struct Attend {
             raw[p] = T::pack(f);
         }
     }
-    // Keys of [from, to) that FLIGHT steps from `base` on need.
-    static FK_FN void load_keys(DEVICE const typename T::S* keys, uint base, uint from, uint to, THREAD uint4* raw, Ids id) {
-        FK_UNROLL for (uint s = 0; s < FLIGHT; ++s) {
-            const uint key = base + s * AT_ONCE + id.tid / LPK;
-            if (key >= from && key < to) {
-                FK_UNROLL for (uint c = 0; c < CPL; ++c)
-                    if (id.lane % LPK + c * LPK < CH) load_raw(keys + (ulong)key * HD, id.lane % LPK + c * LPK, raw + (s * CPL + c) * RAW);
-            }
+    // A lane's share of one key in [from, to).
+    static FK_FN void load_key(DEVICE const typename T::S* keys, uint key, uint from, uint to, THREAD uint4* raw, Ids id) {
+        if (key >= from && key < to) {
+            FK_UNROLL for (uint c = 0; c < CPL; ++c)
+                if (id.lane % LPK + c * LPK < CH) load_raw(keys + (ulong)key * HD, id.lane % LPK + c * LPK, raw + c * RAW);
         }
+    }
+    // What FLIGHT steps from `base` on need.
+    static FK_FN void load_keys(DEVICE const typename T::S* keys, uint base, uint from, uint to, THREAD uint4* raw, Ids id) {
+        FK_UNROLL for (uint s = 0; s < FLIGHT; ++s) load_key(keys, base + s * AT_ONCE + id.tid / LPK, from, to, raw + s * CPL * RAW, id);
+    }
+    static FK_FN void load_value(DEVICE const typename T::S* values, uint key, uint from, uint to, THREAD uint4* raw, Ids id) {
+        if (key >= from && key < to) load_raw(values + (ulong)key * HD, id.tid % CH, raw);
     }
     static FK_FN void load_values(DEVICE const typename T::S* values, uint base, uint from, uint to, THREAD uint4* raw, Ids id) {
         if (id.tid / CH >= KG) return;
-        FK_UNROLL for (uint s = 0; s < V_FLIGHT; ++s) {
-            const uint key = base + s * KG + id.tid / CH;
-            if (key >= from && key < to) load_raw(values + (ulong)key * HD, id.tid % CH, raw + s * RAW);
-        }
+        FK_UNROLL for (uint s = 0; s < V_FLIGHT; ++s) load_value(values, base + s * KG + id.tid / CH, from, to, raw + s * RAW, id);
     }
     // The vectors of position `at` from threadgroup memory, where the launch makes them.
-    static FK_FN void own_key(THREADGROUP const float* row, uint base, uint at, THREAD uint4* raw, Ids id) {
-        FK_UNROLL for (uint s = 0; s < FLIGHT; ++s)
-            if (base + s * AT_ONCE + id.tid / LPK == at) {
-                FK_UNROLL for (uint c = 0; c < CPL; ++c)
-                    if (id.lane % LPK + c * LPK < CH) own_raw(row, id.lane % LPK + c * LPK, raw + (s * CPL + c) * RAW);
-            }
+    static FK_FN void own_key(THREADGROUP const float* row, uint key, uint at, THREAD uint4* raw, Ids id) {
+        if (key == at) {
+            FK_UNROLL for (uint c = 0; c < CPL; ++c)
+                if (id.lane % LPK + c * LPK < CH) own_raw(row, id.lane % LPK + c * LPK, raw + c * RAW);
+        }
     }
-    static FK_FN void own_value(THREADGROUP const float* row, uint base, uint at, THREAD uint4* raw, Ids id) {
+    static FK_FN void own_keys(THREADGROUP const float* row, uint base, uint at, THREAD uint4* raw, Ids id) {
+        FK_UNROLL for (uint s = 0; s < FLIGHT; ++s) own_key(row, base + s * AT_ONCE + id.tid / LPK, at, raw + s * CPL * RAW, id);
+    }
+    static FK_FN void own_value(THREADGROUP const float* row, uint key, uint at, THREAD uint4* raw, Ids id) {
+        if (key == at) own_raw(row, id.tid % CH, raw);
+    }
+    static FK_FN void own_values(THREADGROUP const float* row, uint base, uint at, THREAD uint4* raw, Ids id) {
         if (id.tid / CH >= KG) return;
-        FK_UNROLL for (uint s = 0; s < V_FLIGHT; ++s)
-            if (base + s * KG + id.tid / CH == at) own_raw(row, id.tid % CH, raw + s * RAW);
+        FK_UNROLL for (uint s = 0; s < V_FLIGHT; ++s) own_value(row, base + s * KG + id.tid / CH, at, raw + s * RAW, id);
     }
     static FK_FN void load_query(DEVICE const typename T::S* q, THREAD float* qf, Ids id) {
         FK_UNROLL for (uint g = 0; g < GP; ++g)
@@ -171,36 +176,39 @@ template <class T, int HD, int GP, int PART, int NT> struct Attend {
                     qf[(g * CPL + c) * 8 + j] = d < HD ? q[g * HD + d] : 0.0f;
                 }
     }
+    // A step of the score pass: what raw holds of `key` with every query, and the score.
+    static FK_FN void score(THREAD const float* qf, uint key, uint begin, uint end, float scale, float softcap, THREAD const uint4* raw, THREADGROUP float* w, Ids id) {
+        float s[GP];
+        FK_UNROLL for (uint g = 0; g < GP; ++g) s[g] = 0.0f;
+        if (key < end) {
+            FK_UNROLL for (uint c = 0; c < CPL; ++c) {
+                if (id.lane % LPK + c * LPK < CH) {
+                    float kf[8];
+                    FK_UNROLL for (uint p = 0; p < RAW; ++p) T::unpack(raw[c * RAW + p], kf + p * T::N);
+                    FK_UNROLL for (uint g = 0; g < GP; ++g)
+                        FK_UNROLL for (uint j = 0; j < 8; ++j) s[g] = fma(qf[(g * CPL + c) * 8 + j], kf[j], s[g]);
+                }
+            }
+        }
+        FK_UNROLL for (uint g = 0; g < GP; ++g) {
+            FK_UNROLL for (uint d = LPK / 2; d > 0; d >>= 1) s[g] += simd_shuffle_xor(s[g], (ushort)d);
+            if (id.lane % LPK == 0 && key < end) {
+                const float v = s[g] * scale;
+                w[g * PART + key - begin] = softcap != 0.0f ? softcap * tanh(v / softcap) : v;
+            }
+        }
+    }
     // raw: the first FLIGHT steps' keys. own: the vector of position `at` (0xffffffff: none).
     static FK_FN void scores(THREAD const float* qf, DEVICE const typename T::S* keys, THREADGROUP const float* own, uint at, uint begin, uint end, float scale, float softcap,
                              THREAD uint4* raw, THREADGROUP float* w, Ids id) {
         for (uint base = begin; base < end; base += FLIGHT * AT_ONCE) {   // all lanes go round together
             if (base > begin) {
                 load_keys(keys, base, begin, min(end, at), raw, id);
-                if (at < end) own_key(own, base, at, raw, id);
+                if (at < end) own_keys(own, base, at, raw, id);
             }
             FK_UNROLL for (uint step = 0; step < FLIGHT; ++step) {
                 if (base + step * AT_ONCE >= end) break;
-                const uint key = base + step * AT_ONCE + id.tid / LPK;
-                float s[GP];
-                FK_UNROLL for (uint g = 0; g < GP; ++g) s[g] = 0.0f;
-                if (key < end) {
-                    FK_UNROLL for (uint c = 0; c < CPL; ++c) {
-                        if (id.lane % LPK + c * LPK < CH) {
-                            float kf[8];
-                            FK_UNROLL for (uint p = 0; p < RAW; ++p) T::unpack(raw[(step * CPL + c) * RAW + p], kf + p * T::N);
-                            FK_UNROLL for (uint g = 0; g < GP; ++g)
-                                FK_UNROLL for (uint j = 0; j < 8; ++j) s[g] = fma(qf[(g * CPL + c) * 8 + j], kf[j], s[g]);
-                        }
-                    }
-                }
-                FK_UNROLL for (uint g = 0; g < GP; ++g) {
-                    FK_UNROLL for (uint d = LPK / 2; d > 0; d >>= 1) s[g] += simd_shuffle_xor(s[g], (ushort)d);
-                    if (id.lane % LPK == 0 && key < end) {
-                        const float v = s[g] * scale;
-                        w[g * PART + key - begin] = softcap != 0.0f ? softcap * tanh(v / softcap) : v;
-                    }
-                }
+                score(qf, base + step * AT_ONCE + id.tid / LPK, begin, end, scale, softcap, raw + step * CPL * RAW, w, id);
             }
         }
     }
@@ -225,6 +233,14 @@ template <class T, int HD, int GP, int PART, int NT> struct Attend {
             }
         }
     }
+    static FK_FN void add_value(THREAD const uint4* raw, uint key, uint begin, THREADGROUP const float* w, THREAD float* acc) {
+        float v[8];
+        FK_UNROLL for (uint p = 0; p < RAW; ++p) T::unpack(raw[p], v + p * T::N);
+        FK_UNROLL for (uint g = 0; g < GP; ++g) {
+            const float p = w[g * PART + key - begin];
+            FK_UNROLL for (uint j = 0; j < 8; ++j) acc[g * 8 + j] = fma(p, v[j], acc[g * 8 + j]);
+        }
+    }
     // raw: the first V_FLIGHT steps' values; own and at as in scores().
     static FK_FN void add_values(DEVICE const typename T::S* values, THREADGROUP const float* own, uint at, uint begin, uint end, THREADGROUP const float* w, THREAD uint4* raw,
                                  THREAD float* acc, Ids id) {
@@ -233,35 +249,31 @@ template <class T, int HD, int GP, int PART, int NT> struct Attend {
         for (uint base = begin; base < end; base += V_FLIGHT * KG) {
             if (base > begin) {
                 load_values(values, base, begin, min(end, at), raw, id);
-                if (at < end) own_value(own, base, at, raw, id);
+                if (at < end) own_values(own, base, at, raw, id);
             }
             FK_UNROLL for (uint s = 0; s < V_FLIGHT; ++s) {
                 const uint key = base + s * KG + kg;
                 if (key >= end) break;
-                float v[8];
-                FK_UNROLL for (uint p = 0; p < RAW; ++p) T::unpack(raw[s * RAW + p], v + p * T::N);
-                FK_UNROLL for (uint g = 0; g < GP; ++g) {
-                    const float p = w[g * PART + key - begin];
-                    FK_UNROLL for (uint j = 0; j < 8; ++j) acc[g * 8 + j] = fma(p, v[j], acc[g * 8 + j]);
-                }
+                add_value(raw + s * RAW, key, begin, w, acc);
             }
         }
     }
-    // The sum over key groups for head g, dimension d, once red has been filled by gather().
-    static FK_FN void gather(uint g, THREAD const float* acc, THREADGROUP float* red, Ids id) {
+    // The sum over key groups for head g, dimension d, once red has been filled by gather(): with HG heads from g on.
+    // `used`: red may still be read.
+    template <int HG> static FK_FN void gather(uint g, bool used, THREAD const float* acc, THREADGROUP float* red, Ids id) {
         const uint ch = id.tid % CH, kg = id.tid / CH;
-        FK_BARRIER();
+        if (used) FK_BARRIER();
         if (kg < KG) {
             FK_UNROLL for (uint h = 0; h < GP; ++h)
-                if (h == g) {
-                    FK_UNROLL for (uint j = 0; j < 8; ++j) red[(kg * CH + ch) * 8 + j] = acc[h * 8 + j];
+                if (h >= g && h < g + HG) {
+                    FK_UNROLL for (uint j = 0; j < 8; ++j) red[((h - g) * (KG * CH) + kg * CH + ch) * 8 + j] = acc[h * 8 + j];
                 }
         }
         FK_BARRIER();
     }
-    static FK_FN float total(uint d, THREADGROUP const float* red) {
+    static FK_FN float total(uint h, uint d, THREADGROUP const float* red) {
         float t = 0.0f;
-        FK_UNROLL for (uint k = 0; k < KG; ++k) t += red[k * (CH * 8) + d];
+        FK_UNROLL for (uint k = 0; k < KG; ++k) t += red[(h * KG + k) * (CH * 8) + d];
         return t;
     }
 };
@@ -290,14 +302,38 @@ template <int HALF, int Q_KIND, int K_KIND, int GATED, int V_NORM, int V_FROM_K,
     enum { half = HALF, q_kind = Q_KIND, k_kind = K_KIND, gated = GATED, v_norm = V_NORM, v_from_k = V_FROM_K, writes = WRITES };
 };
 
+// A threadgroup's query heads as P says, into own[head of GP][HD], and where `makes` the row's key and value, into
+// own[GP] and own[GP + 1], and by the first threadgroup of a kv head into the cache, at `cached`. GROUP: query heads of a
+// kv head. After these come HD floats for each simdgroup.
+template <class T, class P, int GROUP, int HD, int GP, int NT>
+FK_FN void prepare_own(THREAD const AttentionInputs<T>& in, uint head, uint kv, bool makes, ulong cached, THREAD const HeadTurn<T, HD, P::half>& turn, THREAD const float* qw, THREAD const float* kw,
+                       THREADGROUP float* own, Ids id) {
+    typedef HeadTurn<T, HD, P::half> Turn;
+    THREADGROUP float* h = own + (GP + 2 + id.sg) * HD;
+    for (uint item = id.sg; item < GP + (makes ? 2u : 0u); item += NT / 32) {   // the same for a simdgroup
+        float x[Turn::OWN];
+        const bool is_q = item < GP, is_v = item == GP + 1;
+        const float factor = Turn::read(is_q ? in.q + (ulong)(head + item) * (P::gated ? 2 * HD : HD) : is_v && !P::v_from_k ? in.v + (ulong)kv * HD : in.k + (ulong)kv * HD, in.eps, x, id);
+        if (is_q) turn.template turn<P::q_kind>(qw, factor, h, x, id);
+        else if (!is_v) turn.template turn<P::k_kind>(kw, factor, h, x, id);
+        FK_UNROLL for (uint j = 0; j < Turn::OWN; ++j) {
+            const uint d = id.lane + 32 * j;
+            if (d >= HD) continue;
+            const float y = is_v && P::v_norm ? x[j] * factor : x[j];
+            own[item * HD + d] = rounded<T>(y);
+            if (!is_q && head % GROUP == 0) (is_v ? in.values : in.keys)[cached + d] = T::put(y);
+        }
+    }
+}
+
 // A part of PART positions for GP query heads that share a kv head: tg_x heads / GP, tg_y row, tg_z part (counted
 // from the first that the row sees). Parts are cut at multiples of PART, so a row's bits depend on the row alone.
 // partial: [row][head][parts][HEADER + HD]: maximum, sum, then the sums of values.
 // FUSED (steps of one row): every threadgroup prepares its query heads as P says, and the one that has the row's own
-// position its key and value. own: (GP + 2 + NT / 32) * HD floats. In a step of one row the cache before its position
+// position its key and value. own: (GP + 2 + NT / 32) * HD floats. HG: heads whose sums are gathered at a time. In a step of one row the cache before its position
 // does not depend on the launch before.
 enum { PART_HEADER = 4 };
-template <class T, class P, int FUSED, int HEADS, int KV, int HD, int GP, int PART, int PARTS, int WINDOW, int CAP, int R, int NT>
+template <class T, class P, int FUSED, int HEADS, int KV, int HD, int GP, int HG, int PART, int PARTS, int WINDOW, int CAP, int R, int NT>
 FK_FN void attention_decode(THREAD const AttentionInputs<T>& in, THREADGROUP float* w, THREADGROUP float* red, THREADGROUP float* stats, THREADGROUP float* own, Ids id) {
     typedef Attend<T, HD, GP, PART, NT> At;
     typedef HeadTurn<T, HD, P::half> Turn;
@@ -332,26 +368,12 @@ FK_FN void attention_decode(THREAD const AttentionInputs<T>& in, THREADGROUP flo
     THREADGROUP float* own_k = own + GP * HD;
     THREADGROUP float* own_v = own_k + HD;
     if (FUSED) {
-        THREADGROUP float* h = own_v + HD + id.sg * HD;
-        for (uint item = id.sg; item < GP + (at == position ? 2u : 0u); item += NT / 32) {   // the same for a simdgroup
-            float x[Turn::OWN];
-            const bool is_q = item < GP, is_v = item == GP + 1;
-            const float factor = Turn::read(is_q ? in.q + (ulong)(head + item) * (P::gated ? 2 * HD : HD) : is_v && !P::v_from_k ? in.v + (ulong)kv * HD : in.k + (ulong)kv * HD, in.eps, x, id);
-            if (is_q) turn.template turn<P::q_kind>(qw, factor, h, x, id);
-            else if (!is_v) turn.template turn<P::k_kind>(kw, factor, h, x, id);
-            FK_UNROLL for (uint j = 0; j < Turn::OWN; ++j) {
-                const uint d = id.lane + 32 * j;
-                if (d >= HD) continue;
-                const float y = is_v && P::v_norm ? x[j] * factor : x[j];
-                own[item * HD + d] = rounded<T>(y);
-                if (!is_q && head % (HEADS / KV) == 0) (is_v ? in.values : in.keys)[cached + (ulong)position * HD + d] = T::put(y);
-            }
-        }
+        prepare_own<T, P, HEADS / KV, HD, GP, NT>(in, head, kv, at == position, cached + (ulong)position * HD, turn, qw, kw, own, id);
         FK_BARRIER();
         At::own_query(own, qf, id);
         if (at == position) {
-            At::own_key(own_k, begin, at, kr, id);
-            At::own_value(own_v, begin, at, vr, id);
+            At::own_keys(own_k, begin, at, kr, id);
+            At::own_values(own_v, begin, at, vr, id);
         }
     } else {
         At::load_query(in.q + ((ulong)row * HEADS + head) * HD, qf, id);
@@ -363,56 +385,65 @@ FK_FN void attention_decode(THREAD const AttentionInputs<T>& in, THREADGROUP flo
     float acc[GP * 8];
     FK_UNROLL for (uint i = 0; i < GP * 8; ++i) acc[i] = 0.0f;
     At::add_values(in.values + cached, own_v, at, begin, end, w, vr, acc, id);
-    for (uint g = 0; g < GP; ++g) {
-        At::gather(g, acc, red, id);
-        SHARED_DEVICE float* out = in.partial + (((ulong)row * HEADS + head + g) * PARTS + id.tg_z) * (PART_HEADER + HD);
-        for (uint d = id.tid; d < HD; d += NT) out[PART_HEADER + d] = At::total(d, red);
-        if (id.tid == 0) {
-            out[0] = stats[g];
-            out[1] = stats[GP + g];
-        }
+    SHARED_DEVICE float* out = in.partial + (((ulong)row * HEADS + head) * PARTS + id.tg_z) * (PART_HEADER + HD);
+    if (id.tid < GP) {
+        out[(ulong)id.tid * (PARTS * (PART_HEADER + HD))] = stats[id.tid];
+        out[(ulong)id.tid * (PARTS * (PART_HEADER + HD)) + 1] = stats[GP + id.tid];
+    }
+    for (uint g = 0; g < GP; g += HG) {
+        At::template gather<HG>(g, g > 0u, acc, red, id);
+        for (uint i = id.tid; i < HG * HD; i += NT) out[(ulong)(g + i / HD) * (PARTS * (PART_HEADER + HD)) + PART_HEADER + i % HD] = At::total(i / HD, i % HD, red);
     }
 }
 
-// Parts of a head merged: tg_x head, tg_y row. Threads that have a dimension together take parts in turn.
-// GATED: then times sigmoid(gate), as head_gate does; the gate of head h follows its query in q. ew: PARTS floats.
+// Parts of a head merged: tg_x head and 32 of its dimensions, tg_y row. Simdgroups take parts in turn, lanes a dimension.
+// GATED: then times sigmoid(gate), as head_gate does; the gate of head h follows its query in q. red: NT floats.
 template <class T, int HEADS, int HD, int PART, int PARTS, int WINDOW, int R, int GATED, int NT>
-FK_FN void attention_combine(DEVICE const int* step, DEVICE const float* partial, DEVICE const typename T::S* q, DEVICE typename T::S* y, THREADGROUP float* ew, THREADGROUP float* red, Ids id) {
-    enum { WIDE = (HD + 31) / 32 * 32, DT = WIDE < NT ? WIDE : NT, TURNS = NT / DT };
-    const uint row = id.tg_y;
-    const bool there = (int)row < step[STEP_ROWS];
+FK_FN void attention_combine(DEVICE const int* step, DEVICE const float* partial, DEVICE const typename T::S* q, DEVICE typename T::S* y, THREADGROUP float* red, Ids id) {
+    enum { SLICES = (HD + 31) / 32, TURNS = NT / 32, OWN = 32 / TURNS, STRIDE = PART_HEADER + HD };   // of 32 parts a simdgroup takes OWN
+    const uint row = id.tg_y, head = id.tg_x / SLICES, d = id.tg_x % SLICES * 32 + id.lane;
+    const bool there = (int)row < step[STEP_ROWS], live = d < HD;
     const uint position = there ? (uint)step_position<R>(step, row) : 0u, parts = position / PART - first_key<WINDOW>(position) / PART + 1;
     FK_WAIT_INPUTS();
     if (!there) return;
-    DEVICE const float* in = partial + ((ulong)row * HEADS + id.tg_x) * ((ulong)PARTS * (PART_HEADER + HD));
-    float top = -INFINITY, total = 0.0f;
-    for (uint p = id.lane; p < parts; p += 32) top = max(top, in[(ulong)p * (PART_HEADER + HD)]);
+    DEVICE const float* in = partial + ((ulong)row * HEADS + head) * ((ulong)PARTS * STRIDE);
+    // Lane i has the maximum and the sum of part i of 32; the first ones and their values are read together.
+    float v[OWN], m = -INFINITY, l = 0.0f;
+    if (id.lane < parts) {
+        m = in[(ulong)id.lane * STRIDE];
+        l = in[(ulong)id.lane * STRIDE + 1];
+    }
+    FK_UNROLL for (uint k = 0; k < OWN; ++k) {
+        const uint p = id.sg + TURNS * k;
+        v[k] = p < parts && live ? in[(ulong)p * STRIDE + PART_HEADER + d] : 0.0f;
+    }
+    const float gate = GATED && live ? sigmoid(T::get(q[((ulong)row * HEADS + head) * (2 * HD) + HD + d])) : 0.0f;
+    float top = m, total = 0.0f, sum = 0.0f;
+    FK_UNROLL4 for (uint p = id.lane + 32; p < parts; p += 32) top = max(top, in[(ulong)p * STRIDE]);
     top = simd_max(top);
-    for (uint p = id.lane; p < parts; p += 32) {
-        const float e = exp(in[(ulong)p * (PART_HEADER + HD)] - top);
-        total += e * in[(ulong)p * (PART_HEADER + HD) + 1];
-        if (id.sg == 0) ew[p] = e;
+    FK_UNROLL2 for (uint base = 0; base < parts; base += 32) {   // the same for all
+        if (base > 0u) {
+            const uint p = base + id.lane;
+            m = p < parts ? in[(ulong)p * STRIDE] : -INFINITY;
+            l = p < parts ? in[(ulong)p * STRIDE + 1] : 0.0f;
+            FK_UNROLL for (uint k = 0; k < OWN; ++k) {
+                const uint at = base + id.sg + TURNS * k;
+                v[k] = at < parts && live ? in[(ulong)at * STRIDE + PART_HEADER + d] : 0.0f;
+            }
+        }
+        const float e = exp(m - top);
+        total += e * l;
+        FK_UNROLL for (uint k = 0; k < OWN; ++k) sum = fma(simd_shuffle(e, (ushort)(id.sg + TURNS * k)), v[k], sum);
     }
     total = simd_sum(total);
+    red[id.tid] = sum;
     FK_BARRIER();
-    const uint turn = id.tid / DT;
-    for (uint base = 0; base < HD; base += DT) {   // all threads go round together
-        const uint d = base + id.tid % DT;
-        float sum = 0.0f;
-        if (d < HD && turn < TURNS) {
-            FK_UNROLL4 for (uint p = turn; p < parts; p += TURNS) sum = fma(ew[p], in[(ulong)p * (PART_HEADER + HD) + PART_HEADER + d], sum);
-        }
-        if (TURNS > 1) {
-            red[id.tid] = sum;
-            FK_BARRIER();
-            sum = 0.0f;
-            FK_UNROLL for (uint t = 0; t < TURNS; ++t) sum += red[t * DT + id.tid % DT];
-        }
-        if (d >= HD || turn > 0u) continue;
-        float v = sum / total;
-        if (GATED) v = rounded<T>(v) * rounded<T>(sigmoid(T::get(q[((ulong)row * HEADS + id.tg_x) * (2 * HD) + HD + d])));
-        y[((ulong)row * HEADS + id.tg_x) * HD + d] = T::put(v);
-    }
+    if (id.sg > 0u || !live) return;
+    sum = 0.0f;
+    FK_UNROLL for (uint t = 0; t < TURNS; ++t) sum += red[t * 32 + id.lane];
+    float value = sum / total;
+    if (GATED) value = rounded<T>(value) * rounded<T>(gate);
+    y[((ulong)row * HEADS + head) * HD + d] = T::put(value);
 }
 
 // Prompts: tg_x heads / GP, tg_y row; one row's heads go through all their keys, PART at a time.
@@ -450,8 +481,8 @@ FK_FN void attention_prefill(DEVICE const int* step, DEVICE const typename T::S*
         begin = end;
     }
     for (uint g = 0; g < GP; ++g) {
-        At::gather(g, acc, red, id);
-        for (uint d = id.tid; d < HD; d += NT) y[((ulong)row * HEADS + head + g) * HD + d] = T::put(At::total(d, red) / stats[GP + g]);
+        At::template gather<1>(g, g > 0u, acc, red, id);
+        for (uint d = id.tid; d < HD; d += NT) y[((ulong)row * HEADS + head + g) * HD + d] = T::put(At::total(0, d, red) / stats[GP + g]);
     }
 }
 

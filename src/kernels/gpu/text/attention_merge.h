@@ -23,8 +23,8 @@ FK_FN bool last_to_arrive(DEVICE uint* at, uint parts, THREADGROUP uint* flag, I
 template <class T, int HEADS, int HD, int GP, int PART, int PARTS, int MOST, int WINDOW, int R, int GATED, int NT>
 FK_FN void attention_merge(DEVICE const int* step, SHARED_DEVICE float* partial, DEVICE const typename T::S* q, DEVICE typename T::S* y, DEVICE uint* arrivals, THREADGROUP float* w,
                            THREADGROUP uint* flag, Ids id) {
-    // TURNS: the threads of attention_combine that have a dimension together.
-    enum { WIDE = (HD + 31) / 32 * 32, DT = WIDE < 256 ? WIDE : 256, TURNS = 256 / DT, VEC = HD % 4 == 0 ? 4 : 1, CHUNKS = HD / VEC, STRIDE = PART_HEADER + HD };
+    // TURNS: the simdgroups of attention_combine, which take parts in turn.
+    enum { TURNS = 8, VEC = HD % 4 == 0 ? 4 : 1, CHUNKS = HD / VEC, STRIDE = PART_HEADER + HD };
     const uint row = id.tg_y, head = id.tg_x * GP;
     if ((int)row >= step[STEP_ROWS]) return;
     const uint position = (uint)step_position<R>(step, row), parts = position / PART - first_key<WINDOW>(position) / PART + 1;

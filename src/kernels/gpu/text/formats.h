@@ -114,6 +114,8 @@ template <int MAP, int PACK, int BITS, int GROUP, int ZERO, int SCALE, int OFFSE
         G = GROUP < 32 ? 32 / GROUP : 1,                               // groups of a unit
         GE = GROUP < 32 ? GROUP : 32,                                  // elements of a group in a unit
         A = (SCALE == SCALE_SUB_U8 || SCALE == SCALE_SUB_I8 || SCALE == SCALE_SUB_U4 ? 1 : 0) + 2 * G,
+        OFFSETS = OFFSET != OFFSET_NONE,
+        ZERO_POINT = ZERO,
         MAGIC = FAST && MAP == MAP_INTEGER && PACK == PACK_STREAM && BITS == 4 && G == 1,
         SUMS = MAGIC ? 2 : OFFSET != OFFSET_NONE ? G : 0               // values that sums() makes of a unit of x
     };

@@ -27,11 +27,17 @@ template <int C> FK_FN uint chunk_slot(uint chunk) {
     return ((u >> 5) * C + c) * 32 + (u & 31u);
 }
 
+// Elements 0 and 4, 1 and 5, 2 and 6, 3 and 7 of a chunk of 16-bit elements side by side: as tensor_rows.h finds codes.
+FK_FN uint4 far_apart(uint4 v) {
+    return make_u4((v.x & 0xffffu) | (v.z << 16), (v.x >> 16) | (v.z & 0xffff0000u), (v.y & 0xffffu) | (v.w << 16), (v.y >> 16) | (v.w & 0xffff0000u));
+}
+
 // Rows of x to threadgroup memory, normed when KIND is below 3. A row's chunks and (where they are few) the norm's
-// weights are a thread's registers: the weights are there before the launch before has ended.
-template <class T, int K, int M, int C, int SLOTS, int KIND, int NT> struct Stage {
+// weights are a thread's registers: the weights are there before the launch before has ended. FAR: chunks are far_apart().
+template <class T, int K, int M, int C, int SLOTS, int KIND, int NT, int FAR> struct Stage {
     typedef NormShare<T, K, NT> Share;
     enum { WHOLE = K % T::N == 0, NORM = KIND < 3, EARLY = NORM && WHOLE && Share::OWN <= 2, W = EARLY ? Share::OWN * T::N : 1 };
+    static FK_FN uint4 arranged(uint4 v) { return FAR ? far_apart(v) : v; }
     static FK_FN void early(DEVICE const float* w, THREAD float* early_w, Ids id) {
         if (!EARLY) return;
         FK_UNROLL for (uint i = 0; i < (EARLY ? Share::OWN : 0); ++i) {
@@ -46,7 +52,7 @@ template <class T, int K, int M, int C, int SLOTS, int KIND, int NT> struct Stag
             THREADGROUP uint4* out = xs + (ulong)m * (SLOTS * C);
             for (uint c = Share::CHUNKS + id.tid; c < (uint)(SLOTS * C); c += NT) out[chunk_slot<C>(c)] = make_u4(0u, 0u, 0u, 0u);   // units past the end
             if (!NORM && WHOLE) {
-                for (uint c = id.tid; c < Share::CHUNKS; c += NT) out[chunk_slot<C>(c)] = ((DEVICE const uint4*)row)[c];
+                for (uint c = id.tid; c < Share::CHUNKS; c += NT) out[chunk_slot<C>(c)] = arranged(((DEVICE const uint4*)row)[c]);
             } else if (EARLY) {
                 uint4 own[Share::OWN];
                 float squares[Share::SETS];
@@ -67,7 +73,7 @@ template <class T, int K, int M, int C, int SLOTS, int KIND, int NT> struct Stag
                     float f[T::N];
                     T::unpack(own[i], f);
                     FK_UNROLL for (uint j = 0; j < T::N; ++j) f[j] = normed<T, KIND>(f[j] * factor, early_w[(i * T::N + j) % W]);
-                    if (id.tid < Share::LANES && c < Share::CHUNKS) out[chunk_slot<C>(c)] = T::pack(f);
+                    if (id.tid < Share::LANES && c < Share::CHUNKS) out[chunk_slot<C>(c)] = arranged(T::pack(f));
                 }
             } else {
                 const float factor = NORM ? norm_factor<T, K, NT>(row, eps, red, id) : 1.0f;
@@ -78,7 +84,7 @@ template <class T, int K, int M, int C, int SLOTS, int KIND, int NT> struct Stag
                         FK_UNROLL for (uint j = 0; j < T::N; ++j) f[j] = normed<T, KIND>(f[j] * factor, w[min(c * T::N + j, (uint)(K - 1))]);
                         FK_UNROLL for (uint j = 0; j < T::N; ++j) f[j] = c * T::N + j < K ? f[j] : 0.0f;
                     }
-                    out[chunk_slot<C>(c)] = T::pack(f);
+                    out[chunk_slot<C>(c)] = arranged(T::pack(f));
                 }
             }
         }
@@ -87,7 +93,7 @@ template <class T, int K, int M, int C, int SLOTS, int KIND, int NT> struct Stag
 };
 
 // The same for what the delta rule leaves: K = HEADS * W, each head normed and times silu(z) (gated_norm in delta.h).
-template <class T, int K, int W, int M, int C, int SLOTS, int NT>
+template <class T, int K, int W, int M, int C, int SLOTS, int NT, int FAR>
 FK_FN void stage_gated(DEVICE const typename T::S* x, DEVICE const typename T::S* z, DEVICE const float* w, uint rows, float eps, THREADGROUP uint4* xs, Ids id) {
     THREADGROUP typename T::S* out = (THREADGROUP typename T::S*)xs;
     for (uint i = K + id.tid; i < (uint)(SLOTS * C * T::N); i += NT)
@@ -108,7 +114,7 @@ FK_FN void stage_gated(DEVICE const typename T::S* x, DEVICE const typename T::S
             if (i >= W) continue;
             const float t = rounded<T>(w[i] * rounded<T>(v[j] * factor));
             const uint e = head * W + i;
-            out[(m * (SLOTS * C) + chunk_slot<C>(e / T::N)) * T::N + e % T::N] = T::put(t * (g[j] * sigmoid(g[j])));
+            out[(m * (SLOTS * C) + chunk_slot<C>(e / T::N)) * T::N + (FAR ? e % 4 * 2 + e % 8 / 4 : e % T::N)] = T::put(t * (g[j] * sigmoid(g[j])));
         }
     }
     FK_BARRIER();
@@ -172,7 +178,7 @@ FK_FN void matvec(THREAD const MatvecInputs<T>& in, THREAD const Planes& w1, THR
     typedef Group<F, N, NR, U, KS, EPI> G;
     enum { C = F::E / T::N, SPAN = G::SPAN, ITERS = (F::UNITS + SPAN - 1) / SPAN, SLOTS = (F::UNITS + 31) / 32 * 32, PER = NT / 32 / KS, RS = G::RS, STRIPS = (N + RS - 1) / RS,
            QS = U * NR * F::Q, AS = U * NR * F::A, TAP = EPI == EPI_CONV ? TAPS : 1 };
-    typedef Stage<T, K, M, C, SLOTS, KIND, NT> Staging;
+    typedef Stage<T, K, M, C, SLOTS, KIND, NT, 0> Staging;
     const uint stride = id.n_x * PER, k0 = id.sg % KS * 32 + id.lane;
     uint q[QS], a[AS], strip = id.tg_x * PER + id.sg / KS;
     // The first weights do not depend on the launch before, nor does what this kernel wrote in the step before.
@@ -192,7 +198,7 @@ FK_FN void matvec(THREAD const MatvecInputs<T>& in, THREAD const Planes& w1, THR
     const bool writes = id.lane < M * RS && mine_m < rows && id.sg % KS == 0u;
     float residual = 0.0f;
     if (EPI == EPI_ADD && writes && strip * RS + mine_r < N) residual = T::get(in.residual[(ulong)mine_m * N + strip * RS + mine_r]);
-    if (STAGED && KIND == PRO_GATED) stage_gated<T, K, (KIND == PRO_GATED ? HEAD : K), M, C, SLOTS, NT>(in.x, in.z, in.norm_w, rows, in.eps, xs, id);
+    if (STAGED && KIND == PRO_GATED) stage_gated<T, K, (KIND == PRO_GATED ? HEAD : K), M, C, SLOTS, NT, 0>(in.x, in.z, in.norm_w, rows, in.eps, xs, id);
     else if (STAGED) Staging::run(in.x, in.norm_w, early_w, rows, in.eps, xs, red, id);
     for (uint first = id.tg_x * PER; first < STRIPS; first += stride, strip += stride) {   // the same for a threadgroup
         const bool live = strip < STRIPS, again = first != id.tg_x * PER;

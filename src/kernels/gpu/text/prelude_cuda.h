@@ -10,6 +10,7 @@ typedef unsigned long long ulong;
 #define THREAD
 #define FK_FN __device__ __forceinline__
 #define FK_UNROLL _Pragma("unroll")
+#define FK_UNROLL2 _Pragma("unroll 2")
 #define FK_UNROLL4 _Pragma("unroll 4")
 #define FK_NO_UNROLL _Pragma("unroll 1")
 #define FK_BARRIER() __syncthreads()

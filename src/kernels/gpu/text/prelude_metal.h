@@ -11,6 +11,7 @@ using namespace metal;
 #define THREAD thread
 #define FK_FN inline
 #define FK_UNROLL _Pragma("clang loop unroll(full)")
+#define FK_UNROLL2 _Pragma("clang loop unroll_count(2)")
 #define FK_UNROLL4 _Pragma("clang loop unroll_count(4)")
 #define FK_NO_UNROLL
 #define FK_BARRIER() threadgroup_barrier(mem_flags::mem_threadgroup)

@@ -21,6 +21,7 @@ struct Limits {
     bool matmul2d = false;     // Metal 4's tensor operations, beside simdgroup
     bool join = true;          // products that nothing separates run in one launch
     bool wide = false;         // tiles for few rows that a large GPU reads memory fastest with (matmul.cpp)
+    long tensor_codes = 4 << 20;   // `wide` and `tensor`: elements from which a matrix of 4-bit codes takes few rows on tensor cores
 };
 
 // Common to all: T, and the most rows that a program takes (layout of the step record).
