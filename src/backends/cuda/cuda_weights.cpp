@@ -1,7 +1,11 @@
 #include "cuda_weights.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
+#include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "base/progress.h"
@@ -9,9 +13,40 @@
 namespace forge::cuda {
 namespace {
 
-constexpr std::size_t kStaging = 32u << 20;
+// One core copies slower than the bus: several fill pinned memory, each into two places in turn.
+constexpr std::size_t kStaging = 8u << 20;
+constexpr std::size_t kThreads = 8;
 
 struct Wanted { const std::byte* data; std::size_t bytes; std::uint64_t offset; bool first; };
+struct Piece { const std::byte* data; std::size_t bytes; Pointer to; };
+
+void copy_pieces(const std::shared_ptr<GpuContext>& context, std::span<const Piece> pieces, std::atomic<std::size_t>& next, Progress& progress) {
+    context->use();
+    const Driver& d = context->driver();
+    PinnedMemory staging[2] = {PinnedMemory(context, kStaging), PinnedMemory(context, kStaging)};
+    struct Events {
+        const Driver& driver;
+        Event of[2] = {};
+        ~Events() {
+            for (Event e : of)
+                if (e) {
+                    driver.event_synchronize(e);   // the copy before it reads the staging memory
+                    driver.event_destroy(e);
+                }
+        }
+    } copied{d};
+    for (Event& e : copied.of) check(d.event_create(&e, 0), "make an event");
+    int turn = 0;
+    for (std::size_t i; (i = next++) < pieces.size(); turn ^= 1) {
+        const Piece& p = pieces[i];
+        // This half is free once its last copy is done; the other one may still be under way.
+        check(d.event_synchronize(copied.of[turn]), "copy weights");
+        std::memcpy(staging[turn].data(), p.data, p.bytes);
+        check(d.to_device(p.to, staging[turn].data(), p.bytes, context->stream()), "copy weights");
+        check(d.event_record(copied.of[turn], context->stream()), "copy weights");
+        progress.advance(p.bytes);
+    }
+}
 
 }  // namespace
 
@@ -31,26 +66,29 @@ void Weights::upload(const gpu::GpuProgram& program, std::span<const Weight> wei
     if (wanted.empty()) return;
     blocks_.emplace_back(context_, total);
     const Pointer base = blocks_.back().at();
-    PinnedMemory staging[2] = {PinnedMemory(context_, kStaging), PinnedMemory(context_, kStaging)};
-    Event copied[2] = {};
-    const Driver& d = context_->driver();
-    for (Event& e : copied) check(d.event_create(&e, 0), "make an event");
-    Progress progress("weights to the GPU", total);
-    int turn = 0;
+    std::vector<Piece> pieces;
     for (const Wanted& w : wanted) {
         if (w.first) planes_[w.data] = base + w.offset;
-        for (std::size_t at = 0; at < w.bytes; at += kStaging, turn ^= 1) {
-            const std::size_t n = std::min(kStaging, w.bytes - at);
-            // This half is free once its last copy is done; the other one may still be under way.
-            check(d.event_synchronize(copied[turn]), "copy weights");
-            std::memcpy(staging[turn].data(), w.data + at, n);
-            check(d.to_device(base + w.offset + at, staging[turn].data(), n, context_->stream()), "copy weights");
-            check(d.event_record(copied[turn], context_->stream()), "copy weights");
-            progress.advance(n);
-        }
+        for (std::size_t at = 0; at < w.bytes; at += kStaging) pieces.push_back({w.data + at, std::min(kStaging, w.bytes - at), base + w.offset + at});
     }
+    Progress progress("weights to the GPU", total);
+    std::atomic<std::size_t> next{0};
+    std::vector<std::exception_ptr> errors(std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, std::min(kThreads, pieces.size())));
+    const auto work = [&](std::size_t t) {
+        try {
+            copy_pieces(context_, pieces, next, progress);
+        } catch (...) {
+            errors[t] = std::current_exception();
+            next = pieces.size();   // the others stop too
+        }
+    };
+    std::vector<std::thread> threads;
+    for (std::size_t t = 1; t < errors.size(); ++t) threads.emplace_back(work, t);
+    work(0);
+    for (std::thread& t : threads) t.join();
+    for (const std::exception_ptr& e : errors)
+        if (e) std::rethrow_exception(e);
     context_->synchronize();
-    for (Event& e : copied) d.event_destroy(e);
 }
 
 Pointer Weights::plane(const Weight& weight, int plane) const {
