@@ -16,7 +16,7 @@ Kernel delta(const Common& c, const DeltaShape& s) {
     EntryBuilder b("delta");
     const char* t = storage(c.type);
     constexpr int threads = 64, columns = 8;   // columns of a simdgroup: whole 32 bytes of the state
-    const int ahead = c.max_rows > 8 ? 4 : 1;   // rows whose lengths are added up together
+    const int ahead = c.max_rows > 8 ? 8 : 1;   // rows whose lengths are added up together
     const std::string step = b.read("step", "int"), x = b.read("c", t), beta = b.read("b", t), alpha = b.read("a", t),
                       a_log = b.vector(true, "a_log"), dt_bias = b.vector(true, "dt_bias"),
                       state = b.write("state", "float"), y = b.write("y", t);

@@ -70,31 +70,43 @@ FK_FN float softplus(float a) {
     return e < 1e-3f ? e - e * e * (0.5f - e * 0.333333343f) : log(1.0f + e);
 }
 
-// Sums over a simdgroup of COLS values (a power of two up to 32): lane i gets that of value i / (32 / COLS).
-template <int COLS> FK_FN float sums_of(THREAD float* v, uint lane) {
-    FK_UNROLL for (uint w = COLS / 2; w > 0; w /= 2) {
-        const uint bit = 32 / COLS * w;
-        FK_UNROLL for (uint j = 0; j < w; ++j) {
-            const bool upper = (lane & bit) != 0u;
-            const float kept = upper ? v[j + w] : v[j], sent = upper ? v[j] : v[j + w];
-            v[j] = kept + simd_shuffle_xor(sent, (ushort)bit);
+// Sums over a simdgroup of COLS values (a power of two up to 32): lane i gets that of value i / (32 / COLS). In each step a
+// lane keeps half of its values and gives the others away. (By recursion: a loop over W is not always unrolled, and then v
+// lies in memory.)
+template <int COLS, int W> struct Halved {
+    static FK_FN void run(THREAD float* v, uint lane) {
+        enum { BIT = 32 / COLS * W };
+        const bool upper = (lane & BIT) != 0u;
+        FK_UNROLL for (uint j = 0; j < W; ++j) {
+            const float low = v[j], high = v[j + W];
+            v[j] = (upper ? high : low) + simd_shuffle_xor(upper ? low : high, (ushort)BIT);
         }
+        Halved<COLS, W / 2>::run(v, lane);
     }
-    FK_UNROLL for (uint bit = 16 / COLS; bit > 0; bit /= 2) v[0] += simd_shuffle_xor(v[0], (ushort)bit);
-    return v[0];
+};
+template <int COLS> struct Halved<COLS, 0> {
+    static FK_FN void run(THREAD float*, uint) {}
+};
+template <int COLS> FK_FN float sums_of(THREAD float* v, uint lane) {
+    Halved<COLS, COLS / 2>::run(v, lane);
+    float sum = v[0];
+    FK_UNROLL for (uint bit = 16; bit > 0; bit /= 2)
+        if (bit < 32 / COLS) sum += simd_shuffle_xor(sum, (ushort)bit);
+    return sum;
 }
 
-// What the delta rule takes of one row for COLS columns of a value head: lane i has dimensions i + 32 * n of q and k.
+// What the delta rule takes of one row for COLS columns of a value head: lane i has dimensions i + 32 * n of q and k. As
+// it lies in memory, and read without a branch: so nobody waits for it before it is used.
 template <class T, int KH, int VH, int KD, int VD, int COLS> struct DeltaRow {
     enum { NK = (KD + 31) / 32 };
-    float q[NK], k[NK], v[COLS];
+    typename T::S q[NK], k[NK], v[COLS];
     FK_FN void load(DEVICE const typename T::S* row, uint h, uint kh, uint first, Ids id) {
         FK_UNROLL for (uint n = 0; n < NK; ++n) {
-            const uint i = id.lane + 32 * n;
-            q[n] = i < KD ? T::get(row[kh * KD + i]) : 0.0f;
-            k[n] = i < KD ? T::get(row[KH * KD + kh * KD + i]) : 0.0f;
+            const uint i = min(id.lane + 32 * n, (uint)(KD - 1));
+            q[n] = row[kh * KD + i];
+            k[n] = row[KH * KD + kh * KD + i];
         }
-        FK_UNROLL for (uint j = 0; j < COLS; ++j) v[j] = first + j < VD ? T::get(row[2 * KH * KD + h * VD + first + j]) : 0.0f;
+        FK_UNROLL for (uint j = 0; j < COLS; ++j) v[j] = row[2 * KH * KD + h * VD + min(first + j, (uint)(VD - 1))];
     }
 };
 
@@ -123,8 +135,8 @@ template <int KD, int VD, int COLS> struct DeltaColumns {
 
 // The delta rule: a simdgroup takes COLS columns of a value head, whose state stays in registers from the first row to
 // the last; lane i has rows i + 32 * n of it. Simdgroups do not wait for each other. What does not depend on the state
-// (decays, gates, the lengths of q and k) is computed for 32 rows side by side, lane i row i; the next row is on its way
-// while one is computed, and what a row reads from the state is added up with what the next row sees of it.
+// (decays, gates, and from AHEAD 2 on the lengths of q and k) is computed for 32 rows side by side, lane i row i; the next two rows are on
+// their way while one is computed, and what a row reads from the state is added up with what the next row sees of it.
 // state: [slot][value head][KD][VD] f32.
 template <class T, int KH, int VH, int KD, int VD, int TILED, int NEGATIVE_EXP, int COLS, int AHEAD, int R, int NT>
 FK_FN void delta(DEVICE const int* step, DEVICE const typename T::S* c, DEVICE const typename T::S* b, DEVICE const typename T::S* a, DEVICE const float* a_log, DEVICE const float* dt_bias,
@@ -148,13 +160,16 @@ FK_FN void delta(DEVICE const int* step, DEVICE const typename T::S* c, DEVICE c
     // The result of `row`, from the lanes that have a sum of its columns.
     const uint column = first + (id.lane / PER) % COLS;
     const bool writes = id.lane >= 16u && id.lane % PER == 0u && column < VD;
-    Row next;
-    if (rows > 0u) next.load(c, h, kh, first, id);
+    if (rows == 0u) return;
+    Row next, after;
+    next.load(c, h, kh, first, id);
+    after = next;
+    if (AHEAD > 1 || rows > 1u) after.load(c + (ulong)min(1u, rows - 1u) * CH, h, kh, first, id);
     FK_NO_UNROLL for (uint from = 0; from < rows; from += 32) {
         // Lane i: row from + i.
         const uint own = min(from + id.lane, rows - 1u);
         float q_squares = 0.0f, k_squares = 0.0f;
-        FK_NO_UNROLL for (uint j = 0; j < 32 && from + j < rows; j += AHEAD) {
+        FK_NO_UNROLL for (uint j = 0; AHEAD > 1 && j < 32 && from + j < rows; j += AHEAD) {
             float squares[2 * AHEAD];
             FK_UNROLL for (uint i = 0; i < AHEAD; ++i) {
                 DEVICE const typename T::S* row = c + (ulong)min(from + j + i, rows - 1u) * CH + kh * KD;
@@ -174,13 +189,15 @@ FK_FN void delta(DEVICE const int* step, DEVICE const typename T::S* c, DEVICE c
                 k_squares = k;
             }
         }
-        const float q_factor = 1.0f / sqrt((float)KD) / sqrt(q_squares + 1e-6f), k_factor = 1.0f / sqrt(k_squares + 1e-6f);   // q and k to unit length; q also by 1 / sqrt(KD)
+        // q and k to unit length; q also by 1 / sqrt(KD).
+        const float scale = 1.0f / sqrt((float)KD), q_factor = scale / sqrt(q_squares + 1e-6f), k_factor = 1.0f / sqrt(k_squares + 1e-6f);
         const float decay = exp(rate * softplus(T::get(a[(ulong)own * VH + h]) + bias)), beta = rounded<T>(sigmoid(T::get(b[(ulong)own * VH + h])));
         const int own_slot = step_slot<R>(step, own), own_position = step_position<R>(step, own);
         FK_NO_UNROLL for (uint j = 0; j < 32 && from + j < rows; ++j) {
             const uint r = from + j;
-            Row x = next;
-            if (r + 1u < rows) next.load(c + (ulong)(r + 1u) * CH, h, kh, first, id);
+            const Row x = next;
+            next = after;
+            if (AHEAD > 1 || r + 2u < rows) after.load(c + (ulong)min(r + 2u, rows - 1u) * CH, h, kh, first, id);
             const int now = simd_shuffle(own_slot, (ushort)j);
             if (now != slot) {
                 if (slot >= 0) Columns::store(state + ((ulong)slot * VH + h) * (KD * VD), first, s, id);
@@ -188,32 +205,48 @@ FK_FN void delta(DEVICE const int* step, DEVICE const typename T::S* c, DEVICE c
                 if (simd_shuffle(own_position, (ushort)j) != 0) Columns::load(state + ((ulong)now * VH + h) * (KD * VD), first, s, id);
                 slot = now;
             }
-            const float qf = simd_shuffle(q_factor, (ushort)j), kf = simd_shuffle(k_factor, (ushort)j), d = simd_shuffle(decay, (ushort)j), gate = simd_shuffle(beta, (ushort)j);
+            float qf, kf;
+            if (AHEAD > 1) {
+                qf = simd_shuffle(q_factor, (ushort)j);
+                kf = simd_shuffle(k_factor, (ushort)j);
+            } else {   // few rows: from what is there already
+                float squares[2] = {0.0f, 0.0f};
+                FK_UNROLL for (uint n = 0; n < NK; ++n) {
+                    const bool there = KD % 32 == 0 || id.lane + 32 * n < KD;
+                    const float xq = there ? T::get(x.q[n]) : 0.0f, xk = there ? T::get(x.k[n]) : 0.0f;
+                    squares[0] = fma(xq, xq, squares[0]);
+                    squares[1] = fma(xk, xk, squares[1]);
+                }
+                const float all = sums_of<2>(squares, id.lane);
+                qf = scale / sqrt(simd_shuffle(all, (ushort)0) + 1e-6f);
+                kf = 1.0f / sqrt(simd_shuffle(all, (ushort)16) + 1e-6f);
+            }
+            const float d = simd_shuffle(decay, (ushort)j), gate = simd_shuffle(beta, (ushort)j);
+            float q[NK], k[NK];
             FK_UNROLL for (uint n = 0; n < NK; ++n) {
-                x.q[n] *= qf;
-                x.k[n] *= kf;
+                const bool there = KD % 32 == 0 || id.lane + 32 * n < KD;
+                q[n] = there ? T::get(x.q[n]) * qf : 0.0f;
+                k[n] = there ? T::get(x.k[n]) * kf : 0.0f;
                 FK_UNROLL for (uint i = 0; i < COLS; ++i) {
                     s[n * COLS + i] *= d;
-                    sums[i] = fma(s[n * COLS + i], x.k[n], sums[i]);
+                    sums[i] = fma(s[n * COLS + i], k[n], sums[i]);
                 }
             }
             const float both = sums_of<2 * COLS>(sums, id.lane);
             if (r > 0u && writes) y[((ulong)(r - 1u) * VH + h) * VD + column] = T::put(both);
             float change[COLS];
-            FK_UNROLL for (uint i = 0; i < COLS; ++i) change[i] = gate * (x.v[i] - simd_shuffle(both, (ushort)(PER * i)));
+            FK_UNROLL for (uint i = 0; i < COLS; ++i) change[i] = gate * (T::get(x.v[i]) - simd_shuffle(both, (ushort)(PER * i)));
             FK_UNROLL for (uint i = 0; i < 2 * COLS; ++i) sums[i] = 0.0f;
             FK_UNROLL for (uint n = 0; n < NK; ++n)
                 FK_UNROLL for (uint i = 0; i < COLS; ++i) {
-                    s[n * COLS + i] = fma(x.k[n], change[i], s[n * COLS + i]);
-                    sums[COLS + i] = fma(s[n * COLS + i], x.q[n], sums[COLS + i]);
+                    s[n * COLS + i] = fma(k[n], change[i], s[n * COLS + i]);
+                    sums[COLS + i] = fma(s[n * COLS + i], q[n], sums[COLS + i]);
                 }
         }
     }
-    if (rows > 0u) {
-        const float last = sums_of<2 * COLS>(sums, id.lane);
-        if (writes) y[((ulong)(rows - 1u) * VH + h) * VD + column] = T::put(last);
-    }
-    if (slot >= 0) Columns::store(state + ((ulong)slot * VH + h) * (KD * VD), first, s, id);
+    const float last = sums_of<2 * COLS>(sums, id.lane);
+    if (writes) y[((ulong)(rows - 1u) * VH + h) * VD + column] = T::put(last);
+    Columns::store(state + ((ulong)slot * VH + h) * (KD * VD), first, s, id);
 }
 
 // y = norm(x) * w, times silu(z), head by head: a simdgroup takes head tg_x of row tg_y.
