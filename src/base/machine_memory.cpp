@@ -1,6 +1,9 @@
 #include "base/machine_memory.h"
 
 #include <unistd.h>
+#ifdef __APPLE__
+#include <sys/sysctl.h>
+#endif
 
 #include <algorithm>
 #include <fstream>
@@ -70,6 +73,19 @@ MachineMemory machine_memory() {
     apply_group_limits(memory);
 #endif
     return memory;
+}
+
+std::string processor_name() {
+#if defined(__APPLE__)
+    char name[256] = {};
+    std::size_t bytes = sizeof name - 1;
+    if (sysctlbyname("machdep.cpu.brand_string", name, &bytes, nullptr, 0) == 0 && name[0]) return name;
+#elif defined(__linux__)
+    std::ifstream in("/proc/cpuinfo");
+    for (std::string line; std::getline(in, line);)
+        if (const std::size_t colon = line.find(": "); line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+#endif
+    return "processor";
 }
 
 }  // namespace forge

@@ -33,6 +33,12 @@ class Lowering {
         finish();
         return std::move(program_);
     }
+    // Where each value lies.
+    std::vector<BufferRef> places() const {
+        std::vector<BufferRef> all;
+        for (const int b : value_buffer_) all.push_back(b < 0 ? BufferRef{} : BufferRef{Space::arena, 0, buffers_[static_cast<std::size_t>(b)].offset, buffers_[static_cast<std::size_t>(b)].bytes});
+        return all;
+    }
 
     void operator()(const EmbedOp& o) {
         Launch l = launch("embed");
@@ -359,6 +365,7 @@ class Lowering {
         Launch l;
         l.kernel = std::move(kernel);
         l.layer = op_->layer;
+        l.op = static_cast<std::int32_t>(op_ - plan_.ops.data());
         l.output_rows = plan_.values[op_->output].rows == RowSpace::outputs;
         l.label = plan_.values[op_->output].name;
         return l;
@@ -443,6 +450,10 @@ class Lowering {
             }
         }
         buffers_[by_offset.at(program_.logits.offset)].last = segment + 1;   // read after the step
+        if (options_.apart) {
+            program_.arena_bytes = next_;
+            return;
+        }
         std::vector<ArenaBuffer> laid_out = buffers_;
         program_.arena_bytes = layout_arena(laid_out);
         auto move = [&](BufferRef& ref) {
@@ -475,8 +486,27 @@ class Lowering {
 
 }  // namespace
 
-Program lower(const Plan& plan, std::span<const RopeSpec> ropes, const LowerOptions& options, const LowerTarget& target) {
-    return Lowering(plan, ropes, options, target).run();
+LowerTarget lower_target(const Backend& backend, std::span<const Weight> weights, DType type, int capacity) {
+    const Backend* b = &backend;
+    return {
+        [=](WeightId w, int rows) { return b->packed_bytes(weights[static_cast<std::size_t>(w)], rows, type); },
+        [=](WeightId x, WeightId y) { return b->same_packing(weights[static_cast<std::size_t>(x)], weights[static_cast<std::size_t>(y)], type); },
+        [=](int rows, int heads, int head_dim) { return b->attention_partial_bytes(rows, heads, head_dim, capacity, type); },
+        [=](WeightId w, int experts, int per_token, int rows) {
+            return b->expert_packed_bytes(weights[static_cast<std::size_t>(w)], experts, per_token, rows, type);
+        },
+        [=](int experts, int per_token, int rows) { return b->group_bytes(experts, per_token, rows); },
+        b->plain_rows(),
+        b->delta_norm(),
+        b->wide_fusions(),
+    };
+}
+
+Program lower(const Plan& plan, std::span<const RopeSpec> ropes, const LowerOptions& options, const LowerTarget& target, std::vector<BufferRef>* places) {
+    Lowering lowering(plan, ropes, options, target);
+    Program program = lowering.run();
+    if (places) *places = lowering.places();
+    return program;
 }
 
 }  // namespace forge

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "cpu_variants.h"
 #include "kernels/attention/attention.h"
 #include "kernels/delta/delta.h"
 #include "kernels/experts/experts.h"
@@ -63,6 +64,7 @@ MatmulParams matmul(const Reader& r) {
     p.act = static_cast<ActKind>(r.integer("activation"));
     p.f32_out = r.integer("f32_out") != 0;
     p.softcap = r.number("softcap");
+    if (r.launch.kernel == "matvec") p.item_rows = cpu_variant_value(r.launch, r.context.program.max_rows);
     return p;
 }
 
@@ -305,7 +307,9 @@ const std::map<std::string, Binder, std::less<>>& binders() {
 BoundLaunch bind_launch(const Launch& launch, const BindContext& context) {
     auto it = binders().find(launch.kernel);
     if (it == binders().end()) fail(ErrorKind::internal, "the CPU backend has no kernel '{}'", launch.kernel);
-    return it->second(Reader{launch, context});
+    BoundLaunch bound = it->second(Reader{launch, context});
+    if (const std::int64_t items = cpu_variant_value(launch, context.program.max_rows); items > 0 && launch.kernel != "matvec") bound.kernel.grain = items;
+    return bound;
 }
 
 }  // namespace forge

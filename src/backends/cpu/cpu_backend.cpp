@@ -4,6 +4,7 @@
 #include "base/machine_memory.h"
 #include "cpu_cache.h"
 #include "cpu_executable.h"
+#include "cpu_variants.h"
 #include "kernels/experts/experts.h"
 #include "kernels/matmul/matmul.h"
 
@@ -12,10 +13,12 @@ namespace {
 
 class CpuBackend final : public Backend {
   public:
-    explicit CpuBackend(ThreadPool& pool) : pool_(pool), isa_(detect_isa()) {}
+    CpuBackend(ThreadPool& pool, Isa isa) : pool_(pool), isa_(isa) {}
 
     BackendLimits limits() const override {
-        return {fmt::format("CPU {}", name_of(isa_)), pool_.size(), machine_memory().total};
+        BackendLimits limits{fmt::format("CPU {}", name_of(isa_)), pool_.size(), machine_memory().total};
+        limits.driver = fmt::format("{}, {} threads", processor_name(), pool_.size());
+        return limits;
     }
     WeightLayout layout() const override { return WeightLayout::tiles; }
     bool delta_norm() const override { return true; }
@@ -60,6 +63,14 @@ class CpuBackend final : public Backend {
         return forge::group_bytes(experts, per_token, rows);
     }
 
+    std::vector<LaunchVariants> variants(const Program& program, std::size_t launch, std::span<const Weight> weights, std::span<const CacheLayer>,
+                                         int) const override {
+        constexpr int few = 8;   // rows of a program whose steps are mostly of one
+        std::vector<std::string> names = cpu_variants(program.launches[launch], weights);
+        if (names.size() < 2 || (program.max_rows > few && program.launches[launch].kernel == "matvec")) return {};   // a prompt has one such product
+        return {{program.max_rows, std::move(names), program.max_rows <= few ? 1 : program.max_rows}};
+    }
+
   private:
     ThreadPool& pool_;
     Isa isa_;
@@ -67,6 +78,7 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(ThreadPool& pool) { return std::make_unique<CpuBackend>(pool); }
+std::unique_ptr<Backend> make_cpu_backend(ThreadPool& pool) { return std::make_unique<CpuBackend>(pool, detect_isa()); }
+std::unique_ptr<Backend> make_plain_backend(ThreadPool& pool) { return std::make_unique<CpuBackend>(pool, Isa::plain); }
 
 }  // namespace forge

@@ -45,8 +45,10 @@ void CpuExecutable::work(int index) {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
         const Entry& entry = entries_[i];
         if (tells_layers && entry.layer != layer) on_layer_(layer = entry.layer);
-        if (entry.barrier || (timing && i > 0)) barrier_.wait();
+        // From the end of the launch before: a worker that is held up at the barrier would find the work done by the others.
+        if (timing && i == 0) barrier_.wait();
         const Clock::time_point start = timing ? Clock::now() : Clock::time_point{};
+        if (entry.barrier || (timing && i > 0)) barrier_.wait();
         const StepRows& rows = entry.output_rows ? outputs_ : tokens_;
         const std::int64_t count = entry.kernel.items(entry.params.get(), rows), grain = entry.kernel.grain;
         std::atomic<std::int64_t>& next = counters_[i].next;

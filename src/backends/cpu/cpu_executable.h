@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -24,6 +25,8 @@ class CpuExecutable final : public Executable {
     void on_layer(std::function<void(int)> fn) override { on_layer_ = std::move(fn); }
     std::span<const LaunchTime> timings() const override { return timings_; }
     std::uint64_t scratch_bytes() const override { return arena_.size() + scratch_.size(); }
+    void write_arena(std::uint64_t offset, std::span<const std::byte> bytes) override { std::memcpy(arena_.data() + offset, bytes.data(), bytes.size()); }
+    void read_arena(std::uint64_t offset, std::span<std::byte> bytes) const override { std::memcpy(bytes.data(), arena_.data() + offset, bytes.size()); }
 
   private:
     struct Entry {

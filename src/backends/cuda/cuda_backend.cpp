@@ -34,8 +34,11 @@ class CudaBackend final : public gpu::GpuBackend {
         if (switched_on("FORGE_CUDA_TENSOR")) limits_.tensor = context_->capability() == 90 ? gpu::Tensor::wgmma : context_->capability() >= 80 ? gpu::Tensor::mma_sync : gpu::Tensor::none;
     }
     BackendLimits limits() const override {
-        return {fmt::format("CUDA {} (compute capability {}.{})", context_->name(), context_->capability() / 10, context_->capability() % 10), 1, context_->free_memory(),
-                limits_.tensor == gpu::Tensor::none ? 512 : 2048};
+        BackendLimits limits{fmt::format("CUDA {} (compute capability {}.{})", context_->name(), context_->capability() / 10, context_->capability() % 10), 1,
+                             context_->free_memory(), limits_.tensor == gpu::Tensor::none ? 512 : 2048};
+        limits.tune_unasked = false;   // hundreds of kernels to compile, for tiles that were measured on such a GPU already
+        limits.driver = fmt::format("driver {}, NVRTC {}", context_->driver_version(), nvrtc_version());
+        return limits;
     }
     std::shared_ptr<Cache> create_cache(std::span<const CacheLayer> layers, int slots, int capacity, DType type) override {
         return std::make_shared<CudaCache>(context_, gpu::GpuCacheLayout(layers, slots, capacity, type));
@@ -45,6 +48,17 @@ class CudaBackend final : public gpu::GpuBackend {
         gpu::GpuProgram bound = gpu::bind_program(program, weights, own->layout(), limits_);
         weights_->upload(bound, weights);
         return std::make_unique<CudaExecutable>(context_, program, std::move(bound), weights, weights_, std::move(own));
+    }
+    // Compiled code is kept on disk, where compile() finds it.
+    void prepare(std::span<const Program> programs, std::span<const Weight> weights, std::span<const CacheLayer> layers, int capacity) override {
+        std::vector<gpu::Kernel> kernels;
+        try {
+            for (const Program& p : programs)
+                for (gpu::Kernel& k : gpu::bind_program(p, weights, gpu::GpuCacheLayout(layers, 1, capacity, p.type), limits_).kernels()) kernels.push_back(std::move(k));
+            compile_kernels(*context_, kernels);
+        } catch (const Error& e) {
+            log_debug("not all was compiled ahead: {}", e.what());   // compile() says it where it matters
+        }
     }
 
   private:

@@ -21,6 +21,7 @@ class GpuContext {
     int capability() const { return capability_; }        // 90
     int multiprocessors() const { return multiprocessors_; }
     const std::string& name() const { return name_; }
+    int driver_version() const { return driver_version_; }
     std::uint64_t free_memory() const;
     // Every call from a thread that may not have used the context yet begins with this.
     void use() const { check(driver_.context_set(context_), "be used by this thread"); }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
@@ -77,18 +78,21 @@ CudaExecutable::~CudaExecutable() {
 }
 
 // Every kernel is a compilation unit of its own: the compiler is slow and runs once a thread.
-void CudaExecutable::load_code(const gpu::GpuProgram& bound) {
-    std::vector<gpu::Kernel> kernels;
-    for (gpu::Kernel& k : bound.kernels())
-        if (std::none_of(kernels.begin(), kernels.end(), [&](const gpu::Kernel& other) { return other.name == k.name; })) kernels.push_back(std::move(k));
-    std::vector<std::vector<char>> code(kernels.size());
+CompiledKernels compile_kernels(const GpuContext& context, std::span<const gpu::Kernel> wanted) {
+    CompiledKernels all;
+    std::set<std::string> names;
+    for (const gpu::Kernel& k : wanted)
+        if (names.insert(k.name).second) all.kernels.push_back(k);
+    const std::vector<gpu::Kernel>& kernels = all.kernels;
+    std::vector<std::vector<char>>& code = all.code;
+    code.resize(kernels.size());
     std::vector<std::exception_ptr> errors(kernels.size());
     std::atomic<std::size_t> next{0};
     Progress progress("GPU kernels", kernels.size(), "");
     const auto work = [&] {
         for (std::size_t i; (i = next++) < kernels.size();) {
             try {
-                code[i] = context_->code(gpu::source(gpu::Target::cuda, {&kernels[i], 1}));
+                code[i] = context.code(gpu::source(gpu::Target::cuda, {&kernels[i], 1}));
             } catch (...) {
                 errors[i] = std::current_exception();
             }
@@ -101,6 +105,13 @@ void CudaExecutable::load_code(const gpu::GpuProgram& bound) {
     for (std::thread& t : threads) t.join();
     for (const std::exception_ptr& e : errors)
         if (e) std::rethrow_exception(e);
+    return all;
+}
+
+void CudaExecutable::load_code(const gpu::GpuProgram& bound) {
+    const CompiledKernels compiled = compile_kernels(*context_, bound.kernels());
+    const std::vector<gpu::Kernel>& kernels = compiled.kernels;
+    const std::vector<std::vector<char>>& code = compiled.code;
     for (std::size_t i = 0; i < kernels.size(); ++i) {
         modules_.push_back(nullptr);
         check(context_->driver().module_load(&modules_.back(), code[i].data()), "load a kernel");
@@ -268,6 +279,18 @@ void CudaExecutable::wait() {
         timings_.push_back({launches_[i].source, static_cast<double>(milliseconds) * 1e-3});
         for (const std::size_t b : launches_[i].beside) timings_.push_back({b, 0});   // within the time of the first
     }
+}
+
+void CudaExecutable::write_arena(std::uint64_t offset, std::span<const std::byte> bytes) {
+    context_->use();
+    check(context_->driver().to_device(arena_.at(offset), bytes.data(), bytes.size(), context_->stream()), "be given inputs");
+    context_->synchronize();
+}
+
+void CudaExecutable::read_arena(std::uint64_t offset, std::span<std::byte> bytes) const {
+    context_->use();
+    check(context_->driver().to_host(bytes.data(), arena_.at(offset), bytes.size(), context_->stream()), "be asked for outputs");
+    context_->synchronize();
 }
 
 std::span<const float> CudaExecutable::logits() const {

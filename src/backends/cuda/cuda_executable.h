@@ -10,6 +10,13 @@
 
 namespace forge::cuda {
 
+// Each kernel once, with its machine code, which the disk cache has afterwards.
+struct CompiledKernels {
+    std::vector<gpu::Kernel> kernels;
+    std::vector<std::vector<char>> code;
+};
+CompiledKernels compile_kernels(const GpuContext& context, std::span<const gpu::Kernel> kernels);
+
 class CudaExecutable final : public Executable {
   public:
     CudaExecutable(std::shared_ptr<GpuContext> context, const Program& program, gpu::GpuProgram bound, std::span<const Weight> weights,
@@ -23,6 +30,8 @@ class CudaExecutable final : public Executable {
     std::span<const LaunchTime> timings() const override { return timings_; }
     StepCounts counts() const override { return counts_; }
     std::uint64_t scratch_bytes() const override { return arena_.bytes() + scratch_.bytes(); }
+    void write_arena(std::uint64_t offset, std::span<const std::byte> bytes) override;
+    void read_arena(std::uint64_t offset, std::span<std::byte> bytes) const override;
 
   private:
     StepCounts counts_;

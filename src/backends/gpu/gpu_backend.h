@@ -24,6 +24,11 @@ class GpuBackend : public Backend {
     std::uint64_t expert_packed_bytes(const Weight&, int, int, int, DType) const final { return 0; }   // products gather their rows
     std::uint64_t group_bytes(int experts, int per_token, int rows) const final { return 4 * gpu::group_table_words(experts, per_token, rows); }
 
+    std::vector<LaunchVariants> variants(const Program& program, std::size_t launch, std::span<const Weight> weights, std::span<const CacheLayer> layers,
+                                         int capacity) const final {
+        return launch_variants(program, launch, weights, GpuCacheLayout(layers, 1, capacity, program.type), limits_);
+    }
+
   protected:
     Limits limits_;
 };

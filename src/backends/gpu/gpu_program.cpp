@@ -9,9 +9,13 @@
 #include "base/error.h"
 #include "base/float16.h"
 #include "kernels/attention/attention.h"
+#include "kernels/gpu/ways.h"
 
 namespace forge::gpu {
 namespace {
+
+// Variants that take a fusion apart: a norm in a launch before its product, queries and keys before attention reads them.
+constexpr const char *kNormedBefore = "normed before", *kPreparedBefore = "prepared before";
 
 constexpr std::string_view kPlaneNames[] = {"codes", "high", "scales", "offsets", "super_scales", "super_mins"};
 
@@ -38,8 +42,43 @@ class Binder {
             out_.launches.push_back(std::move(out));
         }
         if (common_.limits.join) join_matvecs();
-        if (program_.max_rows <= 8 && program_.logits_type == DType::f32) add_pick();
+        if (program_.max_rows <= 8 && program_.vocab > 0 && program_.logits_type == DType::f32) add_pick();
         return std::move(out_);
+    }
+
+    std::vector<LaunchVariants> variants(std::size_t index) {
+        launch_ = &program_.launches[index];
+        std::vector<LaunchVariants> buckets;
+        const auto add = [&](int rows, const std::vector<Way>& ways, const char* apart = nullptr) {
+            std::vector<std::string> names;
+            for (const Way& w : ways) names.push_back(w.name);
+            if (apart) names.emplace_back(apart);
+            if (names.size() > 1) buckets.push_back({rows, std::move(names)});
+        };
+        if (launch_->kernel == "matvec" && program_.max_rows <= 8) {   // a prompt has few such products
+            MatvecShape s = matmul_shape();
+            for_each_bucket([&](int rows) {
+                s.x_rows = rows;
+                const bool alone = stands_alone(index) && !has("untaken"), fused = (s.norm || s.gated_head > 0) && norm_fits(common_, s);
+                add(rows, matvec_ways(common_, fused ? s : without_norm(s), alone), fused && alone ? kNormedBefore : nullptr);
+            });
+        } else if (launch_->kernel == "gemm") {
+            const MatvecShape s = matmul_shape();
+            if (matmul2d_fits(common_, s)) add(program_.max_rows, gemm_ways(common_, s, program_.max_rows));
+            else for_each_tile_bucket([&](int rows) { add(rows, gemm_ways(common_, s, rows)); });
+        } else if (launch_->kernel == "expert_gemm") {
+            add(program_.max_rows, expert_gemm_ways(common_, expert_shape()));
+        } else if (launch_->kernel == "attention_decode") {
+            AttentionShape s = merges() ? merged_shape() : prepares() ? prepare_shape() : attention_shape();
+            s.fused = true;
+            if (prepares()) add(1, attention_decode_ways(common_, s), kPreparedBefore);
+            s.fused = false;
+            if (!prepares() || program_.max_rows > 1) add(program_.max_rows, attention_decode_ways(common_, s));
+            if (!prepares() && !buckets.empty()) buckets.back().usual = 1;
+        } else if (launch_->kernel == "attention_prefill") {
+            add(program_.max_rows, attention_prefill_ways(common_, attention_shape()));
+        }
+        return buckets;
     }
 
   private:
@@ -52,6 +91,41 @@ class Binder {
         arrivals_ = out_.scratch_bytes;
         out_.scratch_bytes += (4 * static_cast<std::uint64_t>(heads) * static_cast<std::uint64_t>(program_.max_rows) + 255) / 256 * 256;
     }
+    // Buckets of rows that kernels are made for: 1, 2, 4, 8; 16, 32, ... of tiles.
+    template <typename Fn>
+    void for_each_bucket(Fn&& fn) const {
+        const int most = std::min(8, integer("max_rows"));
+        for (int rows = 1;; rows *= 2) {
+            fn(std::min(rows, most));
+            if (rows >= most) break;
+        }
+    }
+    template <typename Fn>
+    void for_each_tile_bucket(Fn&& fn) const {
+        for (int rows = 16, most = integer("max_rows");; rows *= 2) {
+            fn(std::min(rows, most));
+            if (rows >= most) break;
+        }
+    }
+    // Nothing is joined with this launch (join_matvecs).
+    bool stands_alone(std::size_t index) const {
+        const auto joins = [&](std::size_t first, std::size_t second) {
+            return common_.limits.join && program_.launches[first].kernel == "matvec" && program_.launches[second].kernel == "matvec" && !program_.launches[second].barrier;
+        };
+        return !(index > 0 && joins(index - 1, index)) && !(index + 1 < program_.launches.size() && joins(index, index + 1));
+    }
+    bool wants(const char* variant, int rows) const {
+        const std::string* name = launch_->variant(rows);
+        return name && *name == variant;
+    }
+    // The one that the launch names for a bucket of rows, or the default.
+    Kernel chosen(const std::vector<Way>& ways, int rows) const {
+        if (const std::string* name = launch_->variant(rows))
+            for (const Way& w : ways)
+                if (w.name == *name) return w.make();
+        return ways.front().make();
+    }
+
     // Products of few rows that nothing separates (queries, keys and values, say) become one launch.
     void join_matvecs() {
         std::vector<GpuLaunch> joined;
@@ -225,18 +299,24 @@ class Binder {
         if (s.conv) s.conv_kernel = cache_.layer(integer("state_layer")).conv_kernel;
         return s;
     }
+    static MatvecShape without_norm(MatvecShape s) {
+        s.norm = false;
+        s.gated_head = 0;
+        return s;
+    }
+    // A launch that names a variant was found to stand alone, if the variant needs it.
+    Kernel matvec_of(const MatvecShape& s) const { return launch_->variant(s.x_rows) ? chosen(matvec_ways(common_, s, true), s.x_rows) : matvec(common_, s); }
     void matvec_(GpuLaunch& out) {
         MatvecShape s = matmul_shape();
-        const int most = std::min(8, integer("max_rows"));
-        for (int rows = 1;; rows *= 2) {
-            s.x_rows = std::min(rows, most);
+        for_each_bucket([&](int rows) {
+            s.x_rows = rows;
             Variant v{s.x_rows, {}};
-            if (rows == 1 && has("untaken") && (!s.norm || norm_fits(common_, s))) out.variants.push_back({1, {bound_as(matvec(common_, s), {{"x", "untaken"}})}, INT_MAX, true});
-            if ((s.norm || s.gated_head > 0) && !norm_fits(common_, s)) split_norm(s, v);
-            else v.kernels.push_back(bound(matvec(common_, s)));
+            const bool split = (s.norm || s.gated_head > 0) && (!norm_fits(common_, s) || wants(kNormedBefore, rows));
+            if (rows == 1 && has("untaken") && (!s.norm || norm_fits(common_, s))) out.variants.push_back({1, {bound_as(matvec_of(s), {{"x", "untaken"}})}, INT_MAX, true});
+            if (split) split_norm(s, v);
+            else v.kernels.push_back(bound(matvec_of(s)));
             out.variants.push_back(std::move(v));
-            if (rows >= most) break;
-        }
+        });
     }
     // The norm in a launch of its own, once for all products of the same normed rows.
     void split_norm(MatvecShape s, Variant& v) {
@@ -256,9 +336,7 @@ class Binder {
             for (const Param& p : b.kernel.params) b.buffers.push_back(p.name == "scratch" ? Buffer{Place::scratch, 0, 0, it->second} : buffer_of(p.name));
             v.kernels.push_back(std::move(b));
         }
-        s.norm = false;
-        s.gated_head = 0;
-        BoundKernel b = bound(matvec(common_, s));
+        BoundKernel b = bound(matvec_of(without_norm(s)));
         for (std::size_t i = 0; i < b.kernel.params.size(); ++i)
             if (b.kernel.params[i].name == "x") b.buffers[i] = {Place::scratch, 0, 0, it->second};
         v.kernels.push_back(std::move(b));
@@ -276,17 +354,13 @@ class Binder {
     }
     void gemm_(GpuLaunch& out) {
         const MatvecShape s = matmul_shape();
-        if (matmul2d_fits(common_, s)) return one(out, gemm_matmul2d(common_, s, matmul2d_tiles(common_, s)[0]));
-        const bool simd = simd_fits(common_, s);
-        if (!simd && !tensor_fits(common_, s)) return one(out, gemm(common_, s));
+        if (matmul2d_fits(common_, s)) return one(out, chosen(gemm_ways(common_, s, program_.max_rows), program_.max_rows));
         // A tile for every doubling of the rows; any gives the same bits.
-        for (int rows = 16, most = integer("max_rows");; rows *= 2) {
-            const int upto = std::min(rows, most);
-            BoundKernel kernel = bound(simd ? gemm_simd(common_, s, choose_simd_tile(common_, s, upto)) : gemm_tensor(common_, s, choose_tensor_tile(common_, s, upto)));
-            if (!out.variants.empty() && out.variants.back().kernels[0].kernel.name == kernel.kernel.name) out.variants.back().max_rows = std::min(rows, most);
-            else out.variants.push_back({std::min(rows, most), {std::move(kernel)}});
-            if (rows >= most) break;
-        }
+        for_each_tile_bucket([&](int rows) {
+            BoundKernel kernel = bound(chosen(gemm_ways(common_, s, rows), rows));
+            if (!out.variants.empty() && out.variants.back().kernels[0].kernel.name == kernel.kernel.name) out.variants.back().max_rows = rows;
+            else out.variants.push_back({rows, {std::move(kernel)}});
+        });
     }
     void add_(GpuLaunch& out) { one(out, add(common_, integer("width"))); }
     void scale_(GpuLaunch& out) { one(out, scale(common_, integer("width"), number("factor"), has("weight"))); }
@@ -339,7 +413,7 @@ class Binder {
         one(out, route(common_, s));
     }
     void group_(GpuLaunch& out) { one(out, group(common_, integer("experts"), integer("k"))); }
-    void experts_(GpuLaunch& out) {
+    ExpertShape expert_shape() const {
         ExpertShape s;
         s.w = weight("weight");
         s.w2 = weight("weight2");
@@ -347,14 +421,19 @@ class Binder {
         s.per_token = integer("k");
         s.per_choice = integer("x_per_pair") != 0;
         s.act = static_cast<ActKind>(integer("activation"));
-        std::vector<float> globals;
         for (const Weight* w : {s.w, s.w2})
-            for (int e = 0; w && e < s.experts; ++e) {
-                globals.push_back(w[e].global_scale);
-                s.scaled = s.scaled || w[e].global_scale != w->global_scale;
-            }
-        if (s.scaled) out_.constants.push_back(std::move(globals));
-        one(out, launch_->kernel == "expert_matvec" ? expert_matvec(common_, s) : expert_gemm(common_, s));
+            for (int e = 0; w && e < s.experts; ++e) s.scaled = s.scaled || w[e].global_scale != w->global_scale;
+        return s;
+    }
+    void experts_(GpuLaunch& out) {
+        const ExpertShape s = expert_shape();
+        if (s.scaled) {
+            std::vector<float> globals;
+            for (const Weight* w : {s.w, s.w2})
+                for (int e = 0; w && e < s.experts; ++e) globals.push_back(w[e].global_scale);
+            out_.constants.push_back(std::move(globals));
+        }
+        one(out, launch_->kernel == "expert_matvec" ? expert_matvec(common_, s) : chosen(expert_gemm_ways(common_, s), program_.max_rows));
     }
     void combine_(GpuLaunch& out) {
         CombineShape s;
@@ -372,6 +451,10 @@ class Binder {
         s.n_kv_heads = integer("n_kv_heads");
         s.head_dim = integer("head_dim");
         s.capacity = cache_.capacity();
+        s.gated = launch_->kernel == "attention_combine" && launch_->number("gates", 0) != 0;
+        s.scale = static_cast<float>(launch_->number("scale", 1));
+        s.softcap = static_cast<float>(launch_->number("softcap", 0));
+        s.window = static_cast<int>(launch_->number("window", 0));
         return s;
     }
     void qk_prepare_(GpuLaunch& out) { one(out, qk_prepare(common_, prepare_shape())); }
@@ -388,30 +471,36 @@ class Binder {
         s.rope_half = integer("rope_half");
         return s;
     }
+    bool prepares() const { return launch_->kernel == "attention_decode" && launch_->number("prepares", 0) != 0; }
+    AttentionShape prepared_shape(bool fused) const {
+        AttentionShape s = prepare_shape();
+        s.fused = fused;
+        return s;
+    }
+    Kernel decode_of(const AttentionShape& s, int rows) const { return launch_->variant(rows) ? chosen(attention_decode_ways(common_, s), rows) : attention_decode(common_, s); }
     // A step of one row prepares what it reads; more rows see each other's keys, so these are made first.
     void attention_and_prepare(GpuLaunch& out) {
-        AttentionShape s = prepare_shape();
-        s.scale = number("scale");
-        s.softcap = number("softcap");
-        s.window = integer("window");
-        s.fused = true;
-        out.variants.push_back({1, {bound(attention_decode(common_, s))}});
-        if (program_.max_rows == 1) return;
-        s.fused = false;
-        BoundKernel prepare = bound(qk_prepare(common_, s)), decode = bound(attention_decode(common_, s));
+        const bool one_fused = !wants(kPreparedBefore, 1);
+        if (one_fused) out.variants.push_back({1, {bound(decode_of(prepared_shape(true), 1))}});
+        if (one_fused && program_.max_rows == 1) return;
+        const AttentionShape s = prepared_shape(false);
+        BoundKernel prepare = bound(qk_prepare(common_, s)), decode = bound(decode_of(s, program_.max_rows));
         const Buffer query{Place::arena, 0, 0, launch_->operand("query").buffer.offset};
         for (std::size_t i = 0; i < decode.buffers.size(); ++i)
             if (decode.kernel.params[i].name == "q") decode.buffers[i] = query;
         out.variants.push_back({program_.max_rows, {std::move(prepare), std::move(decode)}});
     }
+    bool merges() const { return launch_->kernel == "attention_decode" && launch_->number("merges", 0) != 0; }
+    AttentionShape merged_shape() const {
+        AttentionShape s = prepares() ? prepare_shape() : attention_shape();
+        s.gates = launch_->number("gates", 0) != 0;
+        s.merges = true;
+        return s;
+    }
     // Steps of short contexts merge parts where these are made, longer ones in a launch of its own.
     void attention_and_merge(GpuLaunch& out) {
-        const bool prepares = launch_->number("prepares", 0) != 0, gates = launch_->number("gates", 0) != 0;
-        AttentionShape s = prepares ? prepare_shape() : attention_shape();
-        s.scale = number("scale");
-        s.softcap = number("softcap");
-        s.window = integer("window");
-        s.gates = gates;
+        AttentionShape s = merged_shape();
+        const bool gates = s.gates, one_fused = prepares() && !wants(kPreparedBefore, 1);
         const int reach = attention_merged(s.capacity, s.window);
         AttentionShape merging = s;
         merging.gated = gates;
@@ -422,29 +511,23 @@ class Binder {
         for (const bool here : {true, false}) {
             if (!here && reach == INT_MAX) break;
             s.merges = here;
-            s.fused = prepares;
-            if (prepares) add(1, {bound(attention_decode(common_, s))});
-            if (prepares && program_.max_rows == 1) continue;
+            s.fused = true;
+            if (one_fused) add(1, {bound(decode_of(s, 1))});
+            if (one_fused && program_.max_rows == 1) continue;
             s.fused = false;
             std::vector<BoundKernel> apart;
-            if (prepares) apart.push_back(bound(qk_prepare(common_, s)));
-            apart.push_back(prepares ? bound_as(attention_decode(common_, s), {{"q", "query"}}) : bound(attention_decode(common_, s)));
+            if (prepares()) apart.push_back(bound(qk_prepare(common_, s)));
+            apart.push_back(prepares() ? bound_as(decode_of(s, program_.max_rows), {{"q", "query"}}) : bound(decode_of(s, program_.max_rows)));
             add(program_.max_rows, std::move(apart));
         }
     }
     void attention_(GpuLaunch& out) {
-        if (launch_->kernel == "attention_decode" && launch_->number("merges", 0) != 0) return attention_and_merge(out);
-        if (launch_->kernel == "attention_decode" && launch_->number("prepares", 0) != 0) return attention_and_prepare(out);
-        AttentionShape s = attention_shape();
-        s.gated = launch_->kernel == "attention_combine" && launch_->number("gates", 0) != 0;
-        s.scale = number("scale");
-        s.softcap = number("softcap");
-        s.window = integer("window");
-        one(out, launch_->kernel == "attention_decode"    ? attention_decode(common_, s)
-                 : launch_->kernel == "attention_combine" ? attention_combine(common_, s)
-                 : flash_fits(common_, s)                 ? attention_flash(common_, s)
-                 : simd_flash_fits(common_, s)            ? attention_simd(common_, s, simd_flash_tiles(common_, s)[0])
-                                                          : attention_prefill(common_, s));
+        if (merges()) return attention_and_merge(out);
+        if (prepares()) return attention_and_prepare(out);
+        const AttentionShape s = attention_shape();
+        one(out, launch_->kernel == "attention_combine"  ? attention_combine(common_, s)
+                 : launch_->kernel == "attention_decode" ? decode_of(s, program_.max_rows)
+                                                         : chosen(attention_prefill_ways(common_, s), program_.max_rows));
     }
 
     const Program& program_;
@@ -487,6 +570,11 @@ StepCounts GpuProgram::counts() const {
 
 GpuProgram bind_program(const Program& program, std::span<const Weight> weights, const GpuCacheLayout& cache, const Limits& limits) {
     return Binder(program, weights, cache, limits).run();
+}
+
+std::vector<LaunchVariants> launch_variants(const Program& program, std::size_t launch, std::span<const Weight> weights, const GpuCacheLayout& cache,
+                                            const Limits& limits) {
+    return Binder(program, weights, cache, limits).variants(launch);
 }
 
 std::vector<float> rope_angles(const RopeAngles& rope, int capacity, DType type) {

@@ -86,6 +86,10 @@ struct GpuProgram {
 // Error(unsupported) names a launch that has no GPU kernel.
 GpuProgram bind_program(const Program& program, std::span<const Weight> weights, const GpuCacheLayout& cache, const Limits& limits);
 
+// Backend::variants of the GPU backends.
+std::vector<LaunchVariants> launch_variants(const Program& program, std::size_t launch, std::span<const Weight> weights, const GpuCacheLayout& cache,
+                                            const Limits& limits);
+
 // [capacity][2 * half]: cosines, then sines, of every position, as the CPU's rope tables.
 std::vector<float> rope_angles(const RopeAngles& rope, int capacity, DType type);
 

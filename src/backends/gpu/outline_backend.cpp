@@ -31,6 +31,8 @@ class OutlineExecutable final : public Executable {
     void wait() override {}
     std::span<const float> logits() const override { refuse(); }
     void set_timing(bool) override {}
+    void write_arena(std::uint64_t, std::span<const std::byte>) override { refuse(); }
+    void read_arena(std::uint64_t, std::span<std::byte>) const override { refuse(); }
     std::span<const LaunchTime> timings() const override { return {}; }
     std::uint64_t scratch_bytes() const override { return scratch_; }
     StepCounts counts() const override { return counts_; }

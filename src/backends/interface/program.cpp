@@ -19,6 +19,12 @@ const Operand& Launch::operand(std::string_view operand) const {
     fail(ErrorKind::internal, "launch {} has no operand '{}'", kernel, operand);
 }
 
+const std::string* Launch::variant(int rows) const {
+    for (const VariantChoice& v : variants)
+        if (v.rows == rows) return &v.name;
+    return nullptr;
+}
+
 double Launch::number(std::string_view constant) const {
     for (const Constant& c : constants)
         if (c.name == constant) return c.value;
@@ -48,6 +54,7 @@ std::string print(const Program& program) {
             else s += fmt::format(" {}{}{}[{}]", o.name, arrow, space, o.buffer.index);
         }
         for (const Constant& c : launch.constants) s += fmt::format(" {}={:.7g}", c.name, c.value);
+        for (const VariantChoice& v : launch.variants) s += fmt::format(" [{} rows: {}]", v.rows, v.name);
         s += fmt::format("  # {}\n", launch.label);
     }
     s += fmt::format("{} launches, {} barriers, arena {} bytes, up to {} rows\n", program.launches.size(), program.barriers(),

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <sys/utsname.h>
 
 #include "backends/metal.h"
 #include "base/error.h"
@@ -13,6 +14,11 @@ namespace {
 
 using namespace metal;
 
+std::string system_version() {
+    utsname names{};
+    return uname(&names) == 0 ? fmt::format("{} {}", names.sysname, names.release) : "unknown system";
+}
+
 class MetalBackend final : public gpu::GpuBackend {
   public:
     explicit MetalBackend(std::shared_ptr<Device> device) : device_(std::move(device)), weights_(std::make_shared<Weights>(device_)) {
@@ -22,7 +28,11 @@ class MetalBackend final : public gpu::GpuBackend {
         // FORGE_METAL_TENSORS=0: not the matrix units of newer chips.
         limits_.matmul2d = device_->info().matmul2d && limits_.tensor != gpu::Tensor::none && environment("FORGE_METAL_TENSORS") != "0";
     }
-    BackendLimits limits() const override { return {fmt::format("Metal {}", device_->info().name), 1, device_->info().working_set_bytes}; }
+    BackendLimits limits() const override {
+        BackendLimits limits{fmt::format("Metal {}", device_->info().name), 1, device_->info().working_set_bytes};
+        limits.driver = system_version();   // Metal's compiler and driver come with the system
+        return limits;
+    }
     std::shared_ptr<Cache> create_cache(std::span<const CacheLayer> layers, int slots, int capacity, DType type) override {
         return std::make_shared<MetalCache>(*device_, gpu::GpuCacheLayout(layers, slots, capacity, type));
     }

@@ -2,6 +2,8 @@
 // them.
 #pragma once
 
+#include <cstring>
+
 #include "backends/backend.h"
 #include "metal_cache.h"
 #include "metal_weights.h"
@@ -20,6 +22,8 @@ class MetalExecutable final : public Executable {
     std::span<const LaunchTime> timings() const override { return timings_; }
     StepCounts counts() const override { return counts_; }
     std::uint64_t scratch_bytes() const override { return arena_->bytes() + scratch_->bytes(); }
+    void write_arena(std::uint64_t offset, std::span<const std::byte> bytes) override { std::memcpy(arena_->contents() + offset, bytes.data(), bytes.size()); }
+    void read_arena(std::uint64_t offset, std::span<std::byte> bytes) const override { std::memcpy(bytes.data(), arena_->contents() + offset, bytes.size()); }
 
   private:
     StepCounts counts_;

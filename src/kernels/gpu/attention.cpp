@@ -72,13 +72,22 @@ Kernel qk_prepare(const Common& c, const AttentionShape& s) {
     return b.finish(kThreads, {divide_up(s.n_heads + (s.writes ? 2 * s.n_kv_heads : 0), kThreads / 32)});
 }
 
-Kernel attention_decode(const Common& c, const AttentionShape& s) {
+std::vector<int> attention_packings(const Common& c, const AttentionShape& s) {
+    std::vector<int> packings{packed_heads(s, decode_on_tensor_cores(c, s))};
+    for (const int n : {1, 2, 3, 4, 5, 6, 7, 8})
+        if (s.n_heads / s.n_kv_heads % n == 0 && n != packings[0]) packings.push_back(n);
+    return packings;
+}
+
+Kernel attention_decode(const Common& c, const AttentionShape& s) { return attention_decode(c, s, packed_heads(s, decode_on_tensor_cores(c, s))); }
+
+Kernel attention_decode(const Common& c, const AttentionShape& s, int heads) {
     EntryBuilder b("attention_decode");
     const char* t = storage(c.type);
     const std::string type = t, step = b.read("step", "int"), q = b.read("q", t);
     const bool tensor = decode_on_tensor_cores(c, s);
     // More threadgroups of fewer simdgroups are at work on long parts.
-    const int heads = packed_heads(s, tensor), part = decode_part(c, s), threads = tensor && s.capacity > 8192 ? 64 : kThreads;
+    const int part = decode_part(c, s), threads = tensor && s.capacity > 8192 ? 64 : kThreads;
     std::string k = q, v = q, q_norm = EntryBuilder::absent("float"), k_norm = q_norm, rope = q_norm, form = "fk::PrepareForm<1, 3, 3, 0, 0, 0, 0>";
     std::string keys, values;
     if (s.fused) {

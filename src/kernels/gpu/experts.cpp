@@ -37,14 +37,6 @@ std::string scales(const ExpertShape& s) { return literal(s.w->global_scale) + "
 
 Epilogue epilogue(const ExpertShape& s) { return s.w2 ? Epilogue::act_mul : Epilogue::none; }
 
-MatvecShape one_matrix(const ExpertShape& s) {
-    MatvecShape m;
-    m.w = s.w;
-    m.w2 = s.w2;
-    m.epilogue = epilogue(s);
-    return m;
-}
-
 // What follows the format in the template arguments of products of grouped rows.
 std::string grouped(const Common& c, const ExpertShape& s, const Operands& o) {
     return fmt::format("{}, {}, {}, {}, {}, {}, {}, {}", o.steps, s.w->cols, s.w->rows, s.experts, s.per_token, s.per_token * c.max_rows, s.per_choice ? 1 : 0,
@@ -52,6 +44,14 @@ std::string grouped(const Common& c, const ExpertShape& s, const Operands& o) {
 }
 
 }  // namespace
+
+MatvecShape one_matrix(const ExpertShape& s) {
+    MatvecShape m;
+    m.w = s.w;
+    m.w2 = s.w2;
+    m.epilogue = epilogue(s);
+    return m;
+}
 
 std::size_t expert_stride(const Weight& w, int plane) {
     const Plane* const planes[] = {&w.codes, &w.codes_high, &w.scales, &w.offsets, &w.super_scales, &w.super_mins};
@@ -114,33 +114,40 @@ Kernel expert_gemm_simd(const Common& c, const ExpertShape& s, const SimdTile& t
     return b.finish(kSimdThreads, grid);
 }
 
-Kernel expert_gemm(const Common& c, const ExpertShape& s) {
-    const MatvecShape matrix = one_matrix(s);
-    if (simd_fits(c, matrix)) return expert_gemm_simd(c, s, choose_simd_tile(c, matrix, 32));   // few rows an expert
+Kernel expert_gemm_tensor(const Common& c, const ExpertShape& s, const TensorTile& tile) {
     EntryBuilder b("expert_gemm");
     const char* t = storage(c.type);
     const std::string step = b.read("step", "int"), table = b.read("table", "int"), x = b.read("x", t);
     const Operands o = operands(b, s);
-    const std::string y = b.write("y", t);
-    const std::string common = fmt::format("{}, {}, {}", type_name(c.type), format_type(*s.w, false), grouped(c, s, o));
+    b.statement(fmt::format("fk::expert_gemm_tensor<{}, {}, {}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type), format_type(*s.w, false), grouped(c, s, o),
+                            tile.rows, tile.columns, tile.stages, c.limits.tensor == Tensor::wgmma ? 1 : 0, static_cast<int>(epilogue(s)), static_cast<int>(s.act), step, table, o.values, x,
+                            b.write("y", t), scales(s), b.array("memory", "uint4", (tile.rows + tile.columns) * 8 * tile.stages + 64)));
     Grid grid;
-    grid.per_row = s.per_token;
-    grid.groups = s.experts;
-    if (!tensor_fits(c, matrix)) {
-        b.statement(fmt::format("fk::expert_gemm<{}, {}, {}>({}, {}, {}, {}, {}, {}, {}, {}, {}, id);", common, static_cast<int>(epilogue(s)), static_cast<int>(s.act), step, table,
-                                o.values, x, y, scales(s), b.array("xs", "float", 32 * 33), b.array("ws", "float", 64 * 33), b.array("ws2", "float", s.w2 ? 64 * 33 : 1)));
-        grid.x = divide_up(s.w->rows, 64);
-        grid.rows_per_group = 32;
-        return b.finish(kThreads, grid);
-    }
-    // Few rows an expert: small tiles.
-    const TensorTile tile = tensor_tiles(c, matrix)[1];
-    b.statement(fmt::format("fk::expert_gemm_tensor<{}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, id);", common, tile.rows, tile.columns, tile.stages,
-                            c.limits.tensor == Tensor::wgmma ? 1 : 0, static_cast<int>(epilogue(s)), static_cast<int>(s.act), step, table, o.values, x, y, scales(s),
-                            b.array("memory", "uint4", (tile.rows + tile.columns) * 8 * tile.stages + 64)));
     grid.x = divide_up(s.w->rows * (s.w2 ? 2 : 1), tile.columns);
     grid.rows_per_group = tile.rows;
+    grid.per_row = s.per_token;
+    grid.groups = s.experts;
     return b.finish(2 * tile.rows, grid);
+}
+
+Kernel expert_gemm(const Common& c, const ExpertShape& s) {
+    // Few rows an expert: small tiles.
+    const MatvecShape matrix = one_matrix(s);
+    if (simd_fits(c, matrix)) return expert_gemm_simd(c, s, choose_simd_tile(c, matrix, 32));
+    if (tensor_fits(c, matrix)) return expert_gemm_tensor(c, s, tensor_tiles(c, matrix)[1]);
+    EntryBuilder b("expert_gemm");
+    const char* t = storage(c.type);
+    const std::string step = b.read("step", "int"), table = b.read("table", "int"), x = b.read("x", t);
+    const Operands o = operands(b, s);
+    b.statement(fmt::format("fk::expert_gemm<{}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type), format_type(*s.w, false), grouped(c, s, o),
+                            static_cast<int>(epilogue(s)), static_cast<int>(s.act), step, table, o.values, x, b.write("y", t), scales(s), b.array("xs", "float", 32 * 33),
+                            b.array("ws", "float", 64 * 33), b.array("ws2", "float", s.w2 ? 64 * 33 : 1)));
+    Grid grid;
+    grid.x = divide_up(s.w->rows, 64);
+    grid.rows_per_group = 32;
+    grid.per_row = s.per_token;
+    grid.groups = s.experts;
+    return b.finish(kThreads, grid);
 }
 
 Kernel combine(const Common& c, const CombineShape& s) {

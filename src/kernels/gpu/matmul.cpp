@@ -5,16 +5,6 @@
 namespace forge::gpu {
 namespace {
 
-struct Tile {
-    int strip, units, threads;   // matrix rows of a strip, units in flight, threads
-    int split = 1;               // simdgroups that share a strip
-    bool ahead = false;          // the next units are loaded before these are used
-    int residents = 0;           // threadgroups of a multiprocessor in which the grid goes round (0: one for every strip)
-    bool staged = false;         // x in threadgroup memory
-    int x_bytes = 0;             // of it
-    bool tensor = false;         // on tensor cores (tensor_rows.h): `strip` counts tiles of 16 rows
-};
-
 int unit_elements(const Weight& w) { return w.format.is_dense() ? 8 : 32; }
 
 // x of all rows in threadgroup memory: whole 32s of units.
@@ -25,7 +15,7 @@ int staged_bytes(const Common& c, const MatvecShape& s) {
 
 // Tiles that a large GPU reads memory fastest with, one row, by measurement on an H200 of a text of the same form.
 // Dense rows want bytes in flight, codes (which are bound by instructions) work of x shared by many matrix rows.
-void widen(const MatvecShape& s, Tile& t) {
+void widen(const MatvecShape& s, MatvecTile& t) {
     const long n = s.w->rows, k = s.w->cols;
     const bool act = s.epilogue == Epilogue::act_mul, dense = s.w->format.is_dense(), bytes = !dense && s.w->format.bits > 4;
     const bool head = s.f32_out && n > 32768;
@@ -64,7 +54,7 @@ bool codes_on_tensor_cores(const Common& c, const Weight& w) {
            f.map == CodeMap::integer && f.packing == Packing::stream && f.bits == 4 && f.group % 32 == 0 && w.cols % 32 == 0 && w.rows * w.cols >= c.limits.tensor_codes;
 }
 // split and units decide the order of sums, and may depend on the matrix alone.
-void choose_codes(const MatvecShape& s, Tile& t) {
+void choose_codes(const MatvecShape& s, MatvecTile& t) {
     const long n = s.w->rows, k = s.w->cols;
     const bool act = s.epilogue == Epilogue::act_mul, one = s.x_rows == 1;
     t.tensor = true;
@@ -88,8 +78,8 @@ void choose_codes(const MatvecShape& s, Tile& t) {
     }
 }
 
-Tile choose(const Common& c, const MatvecShape& s) {
-    Tile t{};
+MatvecTile choose(const Common& c, const MatvecShape& s) {
+    MatvecTile t;
     const int units = divide_up(s.w->cols, unit_elements(*s.w));
     t.threads = kNormThreads;
     t.strip = s.epilogue == Epilogue::act_mul ? 4 : 2;
@@ -120,7 +110,7 @@ Tile choose(const Common& c, const MatvecShape& s) {
     if (s.x_rows > 2) t.units = 1;
     if (s.x_rows > 4) t.strip = 2;
     if (s.x_rows > 1 && t.split > 1) t.strip = std::min(t.strip, s.epilogue == Epilogue::act_mul ? 4 : 2);
-    if (codes_on_tensor_cores(c, *s.w)) choose_codes(s, t = Tile{0, 0, kNormThreads});
+    if (codes_on_tensor_cores(c, *s.w)) choose_codes(s, t = MatvecTile{0, 0, kNormThreads});
     t.x_bytes = staged_bytes(c, s);
     t.staged = s.norm || s.gated_head > 0 || t.x_bytes <= (wide || t.tensor ? 28 : 16) * 1024;
     return t;
@@ -133,8 +123,45 @@ bool fast_codes(const Common& c) { return c.limits.fast_codes && c.type != DType
 // Kernels that are split need a little more (8 simdgroups, 8 rows of x, strips of 2).
 bool norm_fits(const Common& c, const MatvecShape& s) { return staged_bytes(c, s) + 1024 <= std::min(c.limits.threadgroup_bytes, 24 * 1024); }
 
-Kernel matvec(const Common& c, const MatvecShape& s) {
-    const Tile tile = choose(c, s);
+std::vector<MatvecTile> matvec_tiles(const Common& c, const MatvecShape& s, bool alone) {
+    const MatvecTile standard = choose(c, s);
+    std::vector<MatvecTile> tiles{standard};
+    if (standard.tensor) return tiles;   // all but the loads ahead of it decides the order of sums
+    const int units = divide_up(s.w->cols, unit_elements(*s.w)), two = s.epilogue == Epilogue::act_mul ? 2 : 1;
+    const auto groups = [&](const MatvecTile& t) { return divide_up(units, 32L * t.units * t.split); };   // of units of a row
+    const auto offer = [&](auto change) {
+        MatvecTile t = standard;
+        change(t);
+        // Sums and loads in flight are registers; units past the row's end would be idle lanes.
+        if (t.strip < two || t.strip % two != 0 || t.strip > 8 || t.units < 1 || t.units > 4 || t.strip * s.x_rows > 16 || t.strip * t.units > 16) return;
+        if (t.units > 1 && 32 * t.units * t.split > units + 31) return;
+        if (t.threads / 32 < t.split || (t.ahead && t.residents == 0 && groups(t) == 1)) return;
+        if (std::find(tiles.begin(), tiles.end(), t) == tiles.end()) tiles.push_back(t);
+    };
+    // Neighbours of the default: compiling takes longer than running, so not every product of literals.
+    offer([](MatvecTile& t) { t.strip *= 2; });
+    offer([](MatvecTile& t) { t.strip /= 2; });
+    offer([](MatvecTile& t) { t.units *= 2; });
+    offer([](MatvecTile& t) { t.units /= 2; });
+    offer([](MatvecTile& t) { t.strip *= 2, t.units /= 2; });
+    offer([](MatvecTile& t) { t.strip /= 2, t.units *= 2; });
+    offer([](MatvecTile& t) { t.ahead = !t.ahead; });
+    // What others can run beside has their threads and grid, and a norm's sum depends on the threads.
+    if (alone && standard.residents > 0) offer([](MatvecTile& t) { t.residents = 0; });
+    if (alone && !s.norm) {
+        offer([](MatvecTile& t) { t.threads = 128; });
+        offer([](MatvecTile& t) { t.threads = 64; });
+    }
+    return tiles;
+}
+
+std::string name_of(const MatvecTile& t) {
+    return fmt::format("strip {}, {} in flight{}, {} threads{}", t.strip, t.units, t.ahead ? " ahead" : "", t.threads, t.residents > 0 ? fmt::format(", {} groups a core", t.residents) : "");
+}
+
+Kernel matvec(const Common& c, const MatvecShape& s) { return matvec(c, s, choose(c, s)); }
+
+Kernel matvec(const Common& c, const MatvecShape& s, const MatvecTile& tile) {
     EntryBuilder b("matvec");
     const char* t = storage(c.type);
     const std::string step = b.read("step", "int"), x = b.read("x", t);

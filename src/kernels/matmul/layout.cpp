@@ -27,7 +27,7 @@ CodeKind code_kind(const WeightFormat& format) {
     return format.bits == 4 ? CodeKind::nibbles : format.bits == 2 ? CodeKind::pairs : CodeKind::bytes;
 }
 
-std::int64_t matvec_rows(const Weight& weight) {
+std::int64_t default_item_rows(const Weight& weight) {
     static const std::int64_t cores = available_cores();
     const std::size_t bytes = weight.tiled ? weight.codes.stride / kTiledRows : tight_strides(weight.format, weight.cols).codes;
     const auto row = static_cast<std::int64_t>(std::max<std::size_t>(1, bytes));

@@ -58,8 +58,8 @@ constexpr int stride_of(CodeKind kind) { return is_dense(kind) ? 1 : steps_of(ki
 // The order in which a gemm wants x: natural where codes do not come several to a lane, or lie in tiles.
 inline int packing_stride(const Weight& w) { return w.tiled ? 1 : stride_of(code_kind(w.format)); }
 
-// Weight rows of a matvec item: a core's share, 512 KiB at most, a multiple of 64.
-std::int64_t matvec_rows(const Weight& weight);
+// Weight rows of a matvec item.
+inline std::int64_t item_rows(const MatmulParams& p) { return p.item_rows > 0 ? p.item_rows : default_item_rows(*p.w); }
 
 inline constexpr int kMatvecTokens = 8;  // rows of x that one pass over the weights serves at most
 inline constexpr int kGemmRows = 48;     // weight rows of a gemm item

@@ -45,7 +45,7 @@ void check(const Weight& w, DType type) {
 
 std::int64_t matvec_items(const void* params, const StepRows& step) {
     const auto& p = *static_cast<const MatmulParams*>(params);
-    const std::int64_t item = matvec_rows(*p.w);
+    const std::int64_t item = item_rows(p);
     return step.m > 0 ? (p.w->rows + item - 1) / item : 0;
 }
 std::int64_t gemm_items(const void* params, const StepRows& step) {

@@ -165,7 +165,7 @@ inline MatvecScratch matvec_scratch_layout(const MatmulParams& p) {
             to_line(columns * 4),
             to_line(std::max(scale_floats(w.format, w.cols), scale_floats(w2.format, w2.cols)) * 4),
             to_line(unpacked ? columns + 64 : 0),
-            to_line(matvec_rows(w) * 4),
+            to_line(item_rows(p) * 4),
             std::min(std::max(p.max_rows, 1), kMatvecTokens),
             code_kind(w.format) != code_kind(w2.format) || w.tiled != w2.tiled};
 }
@@ -398,7 +398,7 @@ void matvec(const void* params, const StepRows& step, std::int64_t first, std::i
             CpuWorker& worker) {
     const auto& p = *static_cast<const MatmulParams*>(params);
     const MatvecScratch scratch = matvec_scratch_layout(p);
-    const std::int64_t item = matvec_rows(*p.w), n = p.w->rows;
+    const std::int64_t item = item_rows(p), n = p.w->rows;
     const int total = step.m;
     std::byte* const x = worker.scratch.data();
     std::byte* const x2 = x + scratch.inputs();

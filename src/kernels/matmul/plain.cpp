@@ -84,7 +84,7 @@ template <typename T>
 void matvec(const void* params, const StepRows& step, std::int64_t first, std::int64_t last,
             CpuWorker& worker) {
     const auto& p = *static_cast<const MatmulParams*>(params);
-    const std::int64_t k = p.w->cols, item = matvec_rows(*p.w);
+    const std::int64_t k = p.w->cols, item = item_rows(p);
     const int rows = std::min(step.m, std::max(p.max_rows, 1));
     auto* x = reinterpret_cast<float*>(worker.scratch.data());
     worker.tag = 0;

@@ -13,6 +13,7 @@ struct Shape {
     DType type = DType::bf16;
     // Rows of the step: {slot, position, count}
     std::vector<std::array<int, 3>> rows = {};
+    int packing = 0;   // of decode's query heads; 0: the default
 };
 
 constexpr int kCapacity = 320, kSlots = 3;
@@ -84,7 +85,7 @@ GpuCase attention_case(const Shape& s, bool prefill, bool flash = false, const g
     if (simd) kernels = {gpu::attention_simd(c, g, *simd)};
     else if (flash) kernels = {gpu::attention_flash(c, g)};
     else if (prefill) kernels = {gpu::attention_prefill(c, g)};
-    else kernels = {gpu::attention_decode(c, g), gpu::attention_combine(c, g)};
+    else kernels = {s.packing > 0 ? gpu::attention_decode(c, g, s.packing) : gpu::attention_decode(c, g), gpu::attention_combine(c, g)};
     const std::string name = simd ? fmt::format("simd {} x {} rows, {} keys{}", simd->simdgroups, simd->rows, simd->keys, simd->shared ? " shared" : "") : flash ? "flash" : prefill ? "prefill" : tensor ? "decode on tensor cores" : "decode";
     return {describe(name, s), kernels, [=](GpuDevice& device, int order) {
                 const Rows rows = rows_of(s);
@@ -275,6 +276,11 @@ std::vector<GpuCase> attention_cases(bool full) {
             s.rows = {{1, 130, 9}, {0, 0, 3}};
             if (full || type == DType::bf16) cases.push_back(attention_case(s, true));
         }
+    for (const int packing : {1, 2, 3, 6}) {   // what the tuner may take
+        Shape s{6, 1, 64, 0, 0, DType::bf16, {{0, 0, 1}, {2, 63, 2}, {1, 200, 1}}};
+        s.packing = packing;
+        cases.push_back(attention_case(s, false));
+    }
     for (const bool prefill : {false, true}) {
         Shape s{6, 2, 16, 40, 0, DType::bf16, {{1, 150, 3}, {0, 10, 2}}};
         cases.push_back(attention_case(s, prefill));

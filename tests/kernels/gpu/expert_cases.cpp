@@ -15,6 +15,7 @@ struct Shape {
     bool fused = false, per_choice = false, scaled = false;
     gpu::Tensor tensor = gpu::Tensor::none;
     gpu::SimdTile simd{};   // with simdgroup: a tile of its own instead of the chosen one
+    int tile = 1;           // with tensor cores: which of gpu::tensor_tiles()
 };
 
 // Distinct choices for every row, uneven across experts: every other row keeps expert 0.
@@ -158,7 +159,8 @@ GpuCase product_case(const NamedFormat& format, Shape s) {
     gpu::Common c = common(s.type, max_rows);
     c.limits.tensor = s.tensor;
     const gpu::ExpertShape g{&one, s.fused ? &one : nullptr, s.experts, s.per_token, s.per_choice, s.scaled, ActKind::silu};
-    const gpu::Kernel kernel = s.simd.rows > 0 ? gpu::expert_gemm_simd(c, g, s.simd) : matrix ? gpu::expert_gemm(c, g) : gpu::expert_matvec(c, g);
+    const bool other_tile = tensor && s.tile != 1;
+    const gpu::Kernel kernel = other_tile ? gpu::expert_gemm_tensor(c, g, gpu::tensor_tiles(c, gpu::one_matrix(g)).at(static_cast<std::size_t>(s.tile))) : s.simd.rows > 0 ? gpu::expert_gemm_simd(c, g, s.simd) : matrix ? gpu::expert_gemm(c, g) : gpu::expert_matvec(c, g);
     const DType rounds = tensor && !s.simd.wide ? s.type : DType::f32;
     return {fmt::format("experts {} {} rows {}{}{}", format.name, s.rows, name_of(s.type), s.fused ? " fused" : "", tensor ? " tensor" : ""), {kernel}, [=](GpuDevice& device, int order) {
                 const Stacked gates(format.format, s.experts, s.n, s.k, 10, s.scaled, rounds), ups(format.format, s.experts, s.n, s.k, 50, s.scaled, rounds);
@@ -304,6 +306,8 @@ std::vector<GpuCase> expert_tensor_cases(bool) {
                     s.per_choice = true;
                     s.scaled = rows == 9;
                     cases.push_back(product_case(f, s));
+                    for (s.tile = 0; s.tile < 3; s.tile += 2)   // what the tuner may take
+                        if (f.name == "gguf bf16" || f.name == "gguf q4_0") cases.push_back(product_case(f, s));
                 }
     return cases;
 }

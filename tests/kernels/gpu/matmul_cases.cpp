@@ -21,6 +21,7 @@ struct Shape {
     gpu::TensorTile tile{};
     gpu::SimdTile simd{};   // tensor is simdgroup
     bool matmul2d = false;  // likewise
+    std::size_t matvec_tile = 0;   // which of gpu::matvec_tiles()
 };
 
 // Matrix units take weights rounded to T: the same matrix in f32, with every element rounded.
@@ -71,7 +72,8 @@ GpuCase matmul_case(const NamedFormat& format, Shape s, bool matrix) {
     c.limits.tensor_codes = 1;
     const bool tensor = s.tensor != gpu::Tensor::none;
     const bool simd = s.tensor == gpu::Tensor::simdgroup, rounds = tensor && !s.simd.wide;
-    const gpu::Kernel k = s.matmul2d ? gpu::gemm_matmul2d(c, g, s.simd) : simd ? gpu::gemm_simd(c, g, s.simd) : tensor ? gpu::gemm_tensor(c, g, s.tile) : matrix ? gpu::gemm(c, g) : gpu::matvec(c, g);
+    const gpu::Kernel k = s.matmul2d ? gpu::gemm_matmul2d(c, g, s.simd) : simd ? gpu::gemm_simd(c, g, s.simd) : tensor ? gpu::gemm_tensor(c, g, s.tile) : matrix ? gpu::gemm(c, g)
+                          : gpu::matvec(c, g, gpu::matvec_tiles(c, g, true).at(s.matvec_tile));
     const auto reference = rounds ? rounded_weight(*w, s.type) : w, reference2 = rounds ? rounded_weight(*w2, s.type) : w2;
     const std::string kernel = simd     ? fmt::format("simd {}x{}x{}{}{}", s.simd.rows, s.simd.columns, s.simd.depth, s.simd.wide ? " wide" : "", s.simd.ahead ? " ahead" : "")
                                : tensor ? fmt::format("tensor {}x{}", s.tile.rows, s.tile.columns)
@@ -213,6 +215,23 @@ std::vector<GpuCase> matvec_cases(bool full) {
                 cases.push_back(matmul_case(named(name), s, false));
             }
         }
+    // Every tile that the tuner may take, of both kinds.
+    for (const char* name : {"gguf bf16", "gguf q4_0"})
+        for (const int rows : {1, 4})
+            for (const bool wide : {false, true}) {
+                Shape s;
+                s.k = wide ? 2304 : columns(named(name), 4200);   // split, and whole
+                s.rows = s.variant = rows;
+                s.wide = wide;
+                const Weight w = random_weight(named(name).format, s.n, s.k, 7);
+                gpu::MatvecShape g;
+                g.w = &w;
+                g.x_rows = rows;
+                gpu::Common c = common(s.type, 9);
+                c.limits.wide = wide;
+                const std::size_t tiles = gpu::matvec_tiles(c, g, true).size();
+                for (s.matvec_tile = 1; s.matvec_tile < tiles; ++s.matvec_tile) cases.push_back(matmul_case(named(name), s, false));
+            }
     for (const char* name : {"gguf bf16", "gguf q4_0", "gguf q8_0"}) {
         Shape s;
         s.n = 33003;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace forge {
 
@@ -11,5 +12,8 @@ struct MachineMemory {
     std::uint64_t available = 0;  // without swapping; what files occupy in the page cache counts as available
 };
 MachineMemory machine_memory();
+
+// What the processor calls itself, "Intel(R) Xeon(R) Platinum 8481C"; "processor" where it does not say.
+std::string processor_name();
 
 }  // namespace forge

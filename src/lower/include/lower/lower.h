@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 
+#include "backends/backend.h"
 #include "backends/program.h"
 #include "plan/plan.h"
 
@@ -27,12 +28,18 @@ struct LowerOptions {
     DType type = DType::bf16;
     int max_rows = 1;            // up to 8: matvec and split-K attention; more: gemm and flash attention
     int max_outputs = 1;
+    bool apart = false;          // every buffer keeps a place of its own: inputs and outputs can be set and read
 };
 
 // Rows up to which the matvec kernels serve; more rows take the matrix kernels.
 inline constexpr int matvec_rows = 8;
 
-Program lower(const Plan& plan, std::span<const RopeSpec> ropes, const LowerOptions& options, const LowerTarget& target);
+// The answers of a backend for these weights. `backend` and `weights` must outlive it.
+LowerTarget lower_target(const Backend& backend, std::span<const Weight> weights, DType type, int capacity);
+
+// places: where each value of the plan lies (0 bytes: nowhere), for `apart`.
+Program lower(const Plan& plan, std::span<const RopeSpec> ropes, const LowerOptions& options, const LowerTarget& target,
+              std::vector<BufferRef>* places = nullptr);
 
 // Sets `barrier` of every launch: true exactly when it reads or writes bytes that a launch since
 // the last barrier wrote, or writes bytes that one read.

@@ -20,6 +20,8 @@ struct BackendLimits {
     int threads = 1;
     std::uint64_t memory_bytes = 0;         // what the device can hold; 0 = unknown
     int prefill_rows = 512;                 // rows of a step that read a prompt fast
+    bool tune_unasked = true;               // variants are timed on the first start of a model although nobody asked
+    std::string driver = {};                // what else kernels' speed and results depend on: versions, the chip's name
 };
 
 // Key/value caches of every layer, for a fixed number of slots and positions.
@@ -62,9 +64,21 @@ class Executable {
     virtual std::uint64_t scratch_bytes() const = 0;
     // Of a step of one row; no launches: as the program has them.
     virtual StepCounts counts() const { return {}; }
+    // Bytes of the program's arena, between steps: how single launches are given their inputs and asked for what they made.
+    virtual void write_arena(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
+    virtual void read_arena(std::uint64_t offset, std::span<std::byte> bytes) const = 0;
     // Calls fn(layer) when a step begins a layer's first launch (-1: what is before the layers, or behind). It must
     // return at once and not throw. Executables on devices with a memory of their own do not call it.
     virtual void on_layer(std::function<void(int)>) {}
+};
+
+// The ways in which a backend can run a launch in steps of up to `rows` rows, named by the literals they differ in. The
+// first is what runs without a record. All of one bucket make the same sums in the same order. usual: rows of the steps that
+// matter most, which are timed.
+struct LaunchVariants {
+    int rows;
+    std::vector<std::string> names;
+    int usual = rows;
 };
 
 class Backend {
@@ -81,6 +95,14 @@ class Backend {
     // Weights and cache must outlive the executable. One executable runs at a time.
     virtual std::unique_ptr<Executable> compile(const Program& program, std::span<const Weight> weights,
                                                 std::shared_ptr<Cache> cache) = 0;
+    // Variants of a launch, a bucket after the other, smallest first; empty where there is one way only.
+    virtual std::vector<LaunchVariants> variants(const Program&, std::size_t /*launch*/, std::span<const Weight>,
+                                                 std::span<const CacheLayer>, int /*capacity*/) const {
+        return {};
+    }
+    // Programs that will be compiled one after the other: a backend whose compiler is slow does its part of it for all at
+    // once, if it can keep what it made.
+    virtual void prepare(std::span<const Program>, std::span<const Weight>, std::span<const CacheLayer>, int /*capacity*/) {}
     // Tokens, positions and such are validated by the caller; capabilities that lowering asks for:
     virtual std::uint64_t packed_bytes(const Weight& weight, int rows, DType type) const = 0;   // gemm input, packed
     virtual bool same_packing(const Weight& a, const Weight& b, DType type) const = 0;

@@ -39,6 +39,9 @@ struct Constant {
     double value;                           // integers are exact up to 2^53
 };
 
+// Which of a backend's variants runs a launch in steps of a bucket of rows (Backend::variants names both).
+struct VariantChoice { int rows; std::string name; };
+
 struct Launch {
     std::string kernel;                     // family in the kernel registry: "matvec", "gemm", ...
     std::vector<Operand> operands;
@@ -46,8 +49,12 @@ struct Launch {
     bool output_rows = false;               // rows are the step's outputs, not its tokens
     bool barrier = false;                   // wait for every earlier launch first
     std::int32_t layer = -1;
+    std::int32_t op = -1;                   // of the plan that it was lowered from
     std::string label;                      // what it makes, for people
+    std::vector<VariantChoice> variants = {};   // from a tuning record; a bucket without one takes the backend's default
 
+    // Null: the default.
+    const std::string* variant(int rows) const;
     const Operand* find(std::string_view operand) const;
     const Operand& operand(std::string_view operand) const;     // Error(internal) when absent
     double number(std::string_view constant) const;             // Error(internal) when absent

@@ -45,12 +45,27 @@ struct MatvecShape {
     bool f32_out = false, output_rows = false;
     int x_rows = 1;
 };
+// The literals of a matvec. Those in which variants differ leave a row's sums as they are; split does not, nor do the
+// threads where there is a norm: they depend on the matrix alone.
+struct MatvecTile {
+    int strip = 2, units = 1, threads = 256;   // matrix rows of a strip, units in flight, threads of a threadgroup
+    int split = 1;                             // simdgroups that share a strip
+    bool ahead = false;                        // the next units are loaded before these are used
+    int residents = 0;                         // threadgroups of a multiprocessor in which the grid goes round (0: one for every strip)
+    bool staged = true;                        // x in threadgroup memory
+    int x_bytes = 0;                           // of it
+    bool tensor = false;                       // on tensor cores (text/tensor_rows.h): `strip` counts tiles of 16 rows
+    bool operator==(const MatvecTile&) const = default;
+};
+// The default first. alone: nothing runs beside the launch, so that its threads and grid can be others too.
+std::vector<MatvecTile> matvec_tiles(const Common& c, const MatvecShape& s, bool alone);
+std::string name_of(const MatvecTile& tile);
 // Whether the norm fits into the product's own threadgroup memory; otherwise norm first, into "scratch".
 bool norm_fits(const Common& c, const MatvecShape& s);
 Kernel matvec(const Common& c, const MatvecShape& s);
+Kernel matvec(const Common& c, const MatvecShape& s, const MatvecTile& tile);
 // More than 8 rows; x is plain rows (operand "packed").
 Kernel gemm(const Common& c, const MatvecShape& s);
-
 // The same on tensor cores, where they are right for this weight and these activations; tiles of rows x columns.
 bool tensor_fits(const Common& c, const MatvecShape& s);
 struct TensorTile {
@@ -119,6 +134,9 @@ int attention_merged(int capacity, int window);
 std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity);
 Kernel qk_prepare(const Common& c, const AttentionShape& s);
 Kernel attention_decode(const Common& c, const AttentionShape& s);
+// Query heads that a threadgroup serves with one read of keys and values, the default first.
+std::vector<int> attention_packings(const Common& c, const AttentionShape& s);
+Kernel attention_decode(const Common& c, const AttentionShape& s, int packing);
 Kernel attention_combine(const Common& c, const AttentionShape& s);
 Kernel attention_prefill(const Common& c, const AttentionShape& s);
 // Prefill on tensor cores.
@@ -169,9 +187,11 @@ struct ExpertShape {
 };
 std::size_t expert_stride(const Weight& w, int plane);
 Kernel expert_matvec(const Common& c, const ExpertShape& s);
+// On matrix units where they are right for the weight.
 Kernel expert_gemm(const Common& c, const ExpertShape& s);
-// Where simd_fits(); expert_gemm() chooses a tile.
+MatvecShape one_matrix(const ExpertShape& s);   // of an expert, for what fits and which tiles there are
 Kernel expert_gemm_simd(const Common& c, const ExpertShape& s, const SimdTile& tile);
+Kernel expert_gemm_tensor(const Common& c, const ExpertShape& s, const TensorTile& tile);
 struct CombineShape {
     int per_token = 0, width = 0, experts = 0;
     bool table = false, shared = false, residual = false;

@@ -40,7 +40,12 @@ struct MatmulParams {
     // Prefill (more than 8 rows): x' packed by a pack launch that runs before.
     void* packed = nullptr;                   // pack_bytes(...) bytes
     int max_rows = 1;                         // most rows a step brings
+    // Weight rows of a matvec item, a multiple of 64; 0 = default_item_rows(). The same bits whatever it is.
+    std::int64_t item_rows = 0;
 };
+
+// A core's share of a weight, 512 KiB at most.
+std::int64_t default_item_rows(const Weight& weight);
 
 // M = 1..8 rows, any weight format; the same bits for a row whatever M.
 CpuKernel matvec_kernel(const MatmulParams& params, Isa isa);
