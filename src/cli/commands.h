@@ -23,6 +23,8 @@ void add_chat(CLI::App& app, int& status);
 void add_serve(CLI::App& app, int& status);
 void add_bench(CLI::App& app, int& status);
 void add_profile(CLI::App& app, int& status);
+void add_tune(CLI::App& app, int& status);
+void add_doctor(CLI::App& app, int& status);
 void add_eval(CLI::App& app, int& status);
 void add_inspect(CLI::App& app, int& status);
 void add_tokenize(CLI::App& app, int& status);

@@ -18,7 +18,7 @@ namespace {
 const std::map<std::string, std::string>& known_values() {
     static const std::map<std::string, std::string> values{
         {"--dtype", "bf16 f16 f32"}, {"--device", "auto cpu"}, {"--output", "md json csv text"}, {"--format", "gguf hf mlx"},
-        {"--reasoning-effort", "low medium high"}, {"--layout", "auto rows tiled16"}};
+        {"--reasoning-effort", "low medium high"}, {"--layout", "auto rows tiled16"}, {"--tune", "off fast full auto"}};
     return values;
 }
 

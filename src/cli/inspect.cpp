@@ -235,6 +235,7 @@ void add_inspect(CLI::App& app, int&) {
     command->add_option("--chip", options->chip, fmt::format("Bound on a chip's speed, from its data sheet: {}", chip_names()))->type_name("CHIP");
     command->add_option("--as", options->as, "What the engine makes of it for a GPU that need not be here: metal or cuda (--chip alone: metal)")->type_name("KIND");
     add_engine_flags(*command, options->engine);
+    options->engine.tune = {"off"};   // what it prints does not run
     command->footer("Examples:\n"
                     "  forge inspect model.gguf\n"
                     "  forge inspect model.gguf --chip m4-pro\n"

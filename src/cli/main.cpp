@@ -62,6 +62,8 @@ int main(int argc, char** argv) {
     add_serve(app, status);
     add_bench(app, status);
     add_profile(app, status);
+    add_tune(app, status);
+    add_doctor(app, status);
     add_eval(app, status);
     add_inspect(app, status);
     add_tokenize(app, status);

@@ -79,6 +79,11 @@ One folder for data, cache and config, instead of the system's usual ones.
 .B FORGE_ISA
 Instruction set of the CPU kernels: avx512, avx2, neon or plain.
 .TP
+.B FORGE_TUNE
+What holds where
+.B \-\-tune
+is not given: off, fast, full or auto.
+.TP
 .B HF_TOKEN, HF_HOME, HF_HUB_CACHE, HF_ENDPOINT
 Token, folders and address of the Hugging Face hub, for
 .BR "forge pull" .
@@ -92,7 +97,7 @@ The date that chat templates see in
 .SH FILES
 .TP
 .I ~/.cache/forge
-Downloaded models; may be deleted.
+Downloaded models, and what was tuned; may be deleted.
 .TP
 .I ~/.config/forge/credentials.json
 What

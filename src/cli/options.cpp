@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 
 #include "base/error.h"
@@ -36,6 +37,9 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
     command.add_flag("--verify", flags.load.verify, "Compare a .forge model's weights with their hashes while they are read");
     command.add_flag("--mlock", flags.load.lock_memory, "Keep the model in memory, where the system's limit allows it");
     command.add_flag("--repack", flags.load.repack, "Copy an MLX folder's weights into the CPU's own layout: more memory and a longer start for speed");
+    command.add_option("--tune", flags.tune, "Time kernels on this machine once and keep what is fastest: off, fast, full or auto (the default: fast, but on NVIDIA GPUs only what was kept); "
+                       "KERNEL=VARIANT takes a variant unasked and can be repeated")
+        ->type_name("MODE")->expected(1)->take_all();
     command.add_option("--pass", flags.passes, "Leave a plan pass out, such as -fuse_norm, or -all (see forge inspect --plan)")
         ->type_name("-NAME")->expected(1)->take_all();
 }
@@ -43,6 +47,9 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
 LoadOptions EngineFlags::options() const {
     LoadOptions result = load;
     result.dtype = parse_dtype(dtype);
+    const char* environment = std::getenv("FORGE_TUNE");
+    result.tune = environment && *environment ? environment : "auto";
+    for (const std::string& word : tune) result.tune = &word == &tune.front() && word.find('=') == std::string::npos ? word : result.tune + ";" + word;
     for (const std::string& pass : passes) {
         if (pass.size() < 2 || pass[0] != '-')
             fail_usage("--pass wants a name with a minus before it, such as -all, to leave the pass out; found {}", pass);

@@ -23,12 +23,13 @@ void add_model_argument(CLI::App& command, std::string& model);
 // A usage error when `value` is empty.
 void require_argument(const std::string& value, const char* name);
 
-// --device, --dtype, --threads, --ctx, --pass.
+// --device, --dtype, --threads, --ctx, --tune, --pass.
 struct EngineFlags {
     LoadOptions load;
     std::string dtype = "bf16";
+    std::vector<std::string> tune;  // empty: FORGE_TUNE, else auto
     std::vector<std::string> passes;
-    LoadOptions options() const;  // with dtype and passes filled in
+    LoadOptions options() const;  // with dtype, tune and passes filled in
 };
 void add_engine_flags(CLI::App& command, EngineFlags& flags);
 // "bf16" -> DType; a usage error otherwise.

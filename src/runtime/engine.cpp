@@ -6,10 +6,12 @@
 #include <mutex>
 
 #include "backends/backend.h"
+#include "backends/cpu.h"
 #include "backends/registry.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/machine_memory.h"
+#include "base/paths.h"
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "lower/lower.h"
@@ -37,6 +39,7 @@ struct Engine::State {
     Program decode_program, prefill_program;
     std::unique_ptr<Executable> decode, prefill;
     std::unique_ptr<LayerReadAhead> read_ahead;   // of models larger than memory
+    bool larger_than_memory = false;    // the weights
     Program embed_program;
     std::unique_ptr<Executable> embed;  // compiled when first asked for
     std::mutex slots_mutex;
@@ -50,22 +53,10 @@ struct Engine::State {
     bool profiling = false;
     std::array<std::vector<LaunchProfile>, 2> profile;   // of the small and the matrix program
 
-    LowerTarget target() const {
-        return {
-            [this](WeightId w, int rows) { return backend->packed_bytes(model->weights[w], rows, options.dtype); },
-            [this](WeightId a, WeightId b) { return backend->same_packing(model->weights[a], model->weights[b], options.dtype); },
-            [this](int rows, int heads, int head_dim) {
-                return backend->attention_partial_bytes(rows, heads, head_dim, options.ctx, options.dtype);
-            },
-            [this](WeightId w, int experts, int per_token, int rows) {
-                return backend->expert_packed_bytes(model->weights[static_cast<std::size_t>(w)], experts, per_token, rows, options.dtype);
-            },
-            [this](int experts, int per_token, int rows) { return backend->group_bytes(experts, per_token, rows); },
-            backend->plain_rows(),
-            backend->delta_norm(),
-            backend->wide_fusions(),
-        };
-    }
+    LowerTarget target() const { return lower_target(*backend, model->weights, options.dtype, options.ctx); }
+    tune::TuneReport tuned;
+    tune::Subject subject(Backend& reference) const;
+    void tune_programs();
     PassTarget passes() const { return backend->wide_fusions() ? PassTarget::gpu : PassTarget::cpu; }
     void fuse();
     void check(std::span<const StepInput> rows) const;
@@ -89,6 +80,7 @@ void check_options(const LoadOptions& o) {
     if (o.parallel < 1 || o.parallel > 256) fail("memory can be reserved for 1 to 256 sequences, not {}", o.parallel);
     if (o.threads < 0 || o.threads > 1024) fail("the number of threads must be between 1 and 1024 (0 = one per core), not {}", o.threads);
     if (o.chunk < 0 || o.chunk > 16384) fail("a prefill chunk can have 1 to 16384 rows (0 = what suits the device), not {}", o.chunk);
+    tune::parse_tune(o.tune);
     if (o.max_outputs < 1 || o.max_outputs > 16384) fail("a step can return logits of 1 to 16384 rows, not {}", o.max_outputs);
 }
 
@@ -134,11 +126,38 @@ void Engine::State::compile(const std::string& path) {
     const int decode_rows = std::min(matvec_rows, std::max(options.chunk, options.parallel));
     const LowerTarget lower_target = target();
     decode_program = lower(fused_few, model->spec.ropes, {options.dtype, decode_rows, std::min(decode_rows, options.max_outputs)}, lower_target);
-    decode = backend->compile(decode_program, model->weights, cache);
-    if (options.chunk > matvec_rows) {
+    if (options.chunk > matvec_rows)
         prefill_program = lower(fused, model->spec.ropes, {options.dtype, options.chunk, options.max_outputs}, lower_target);
-        prefill = backend->compile(prefill_program, model->weights, cache);
+    tune_programs();
+    decode = backend->compile(decode_program, model->weights, cache);
+    if (!prefill_program.launches.empty()) prefill = backend->compile(prefill_program, model->weights, cache);
+}
+
+void Engine::State::tune_programs() {
+    tune::TuneOptions tuning = tune::parse_tune(options.tune);
+    const bool unasked = tuning.mode == tune::Mode::unasked;
+    if (unasked) {
+        tuning.mode = tune::Mode::fast;
+        tuning.only_record = !options.tune_anew && (!backend->limits().tune_unasked || larger_than_memory);   // a disk's speed says nothing
     }
+    if ((tuning.mode == tune::Mode::off && tuning.forced.empty()) || !backend->runs()) return;
+    tuning.folder = cache_folder() / "tuning";
+    tuning.anew = options.tune_anew;
+    const std::unique_ptr<Backend> reference = make_plain_backend(*pool);
+    try {
+        tuned = tune::tune(subject(*reference), tuning);
+    } catch (const Error& e) {
+        // Nobody asked for it: a lack of memory, say, is no reason not to run. A backend without a right kernel is.
+        if (!unasked || !tuning.forced.empty() || e.kind() == ErrorKind::unsupported) throw;
+        log_warn("kernels were not tuned: {}", e.what());
+    }
+    tune::apply(tuned.choices, decode_program, model->weights);
+    tune::apply(tuned.choices, prefill_program, model->weights);
+}
+
+tune::Subject Engine::State::subject(Backend& reference) const {
+    return {*backend, reference, fused_few, tune::take_apart(fused), model->spec.ropes, model->weights, cache_layers, options.dtype, options.ctx, decode_program.max_rows,
+            decode_program.max_outputs, prefill_program.launches.empty() ? 0 : prefill_program.max_rows, prefill_program.max_outputs};
 }
 
 // On a GPU a launch costs more than the rows that it saves: all rows of a small step go through the last layer.
@@ -177,7 +196,6 @@ std::shared_ptr<Engine> Engine::load(std::shared_ptr<ModelFile> file, const Load
     register_built_in_devices();
     s.backend = make_backend(options.device, *s.pool);
     if (s.backend->runs()) s.warm_up = std::make_unique<WarmUp>(s.file);   // the disk works while the rest is prepared
-    bool larger_than_memory = false;
     if (options.verify && !s.file->packed)
         fail("{} holds no hashes to verify: only .forge models do; `forge pack` makes one of it", path);
     if (options.verify) s.file->packed->verify(*s.pool);
@@ -190,7 +208,7 @@ std::shared_ptr<Engine> Engine::load(std::shared_ptr<ModelFile> file, const Load
         const bool here = s.backend->limits().memory_bytes == machine_memory().total;
         const std::uint64_t made = weights.made, available = machine_memory().available;
         if (!s.backend->runs()) return;
-        larger_than_memory = here && available > 0 && made + weights.mapped > available;
+        s.larger_than_memory = here && available > 0 && made + weights.mapped > available;
         check_fit(path, {weights, here ? s.backend->cache_bytes(cache_layers(spec), s.options.parallel, ctx, s.options.dtype) : 0, s.options.parallel, ctx},
                   machine_memory());
     });
@@ -214,10 +232,12 @@ std::shared_ptr<Engine> Engine::load(std::shared_ptr<ModelFile> file, const Load
         if (e.kind() != ErrorKind::unsupported || options.device != "auto") throw;
         log_warn("{}: {}; the CPU is used", path, e.what());
         s.backend = make_backend("cpu", *s.pool);
+        s.tuned = {};
+        s.prefill_program = {};
         s.fuse();
         s.compile(path);
     }
-    if (larger_than_memory) {
+    if (s.larger_than_memory) {
         s.read_ahead = std::make_unique<LayerReadAhead>(s.decode_program, s.model->weights);
         engine->on_layer([ahead = s.read_ahead.get()](int layer) { ahead->at_layer(layer); });
     }
@@ -316,6 +336,7 @@ std::span<const float> Engine::embed(std::span<const StepInput> rows) {
         Plan plan = without_head(s.plan);
         run_passes(plan, s.options.passes_off, s.passes());
         s.embed_program = lower(plan, s.model->spec.ropes, {s.options.dtype, s.options.chunk, s.options.chunk}, s.target());
+        tune::apply(s.tuned.choices, s.embed_program, s.model->weights);
         s.embed = s.backend->compile(s.embed_program, s.model->weights, s.cache);
     }
     const StepRows record = s.fill(rows);
@@ -388,6 +409,13 @@ StepCounts Engine::step_counts() const {
     const StepCounts own = state_->decode->counts();
     if (own.launches > 0) return own;
     return {static_cast<int>(state_->decode_program.launches.size()), state_->decode_program.barriers() + 1};
+}
+
+const tune::TuneReport& Engine::tuning() const { return state_->tuned; }
+
+std::vector<tune::Check> Engine::check_kernels(bool full, const std::function<void(std::size_t, std::size_t)>& advance) const {
+    const std::unique_ptr<Backend> reference = make_plain_backend(*state_->pool);
+    return tune::check_kernels(state_->subject(*reference), state_->tuned.choices, full, advance);
 }
 
 std::string Engine::print_plan(bool fused) const { return print(fused ? state_->fused : state_->plan); }

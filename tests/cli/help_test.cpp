@@ -10,7 +10,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-const std::vector<std::string> commands{"run", "chat", "bench", "profile", "eval", "inspect", "tokenize", "template", "quantize", "synth", "pull", "push", "login", "logout", "completion", "manual"};
+const std::vector<std::string> commands{"run", "chat", "bench", "profile", "tune", "doctor", "eval", "inspect", "tokenize", "template", "quantize", "synth", "pull", "push", "login", "logout", "completion", "manual"};
 
 TEST(Help, ListsEveryCommand) {
     const auto r = run_forge({"--help"});

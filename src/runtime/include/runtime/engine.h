@@ -13,6 +13,7 @@
 #include "formats/model_file.h"
 #include "model/spec.h"
 #include "runtime/profile.h"
+#include "tune/tuner.h"
 
 namespace forge {
 
@@ -27,6 +28,8 @@ struct LoadOptions {
     bool verify = false;               // compare a .forge model's weights with their hashes while they are read
     bool lock_memory = false;          // keep mapped weights in memory
     bool repack = false;               // copy MLX's planes into the layout that the CPU reads fastest (memory for speed)
+    std::string tune = "off";          // off, fast, full, KERNEL=VARIANT: which variants of kernels run (tune/tuner.h)
+    bool tune_anew = false;            // although an earlier start's choices would serve
     std::vector<std::string> passes_off = {};  // names of plan passes to leave out ("all" for every one)
 };
 
@@ -70,6 +73,10 @@ class Engine {
     // on the device. picked[i] follows step i; -1: no token can follow. `logits`: the last step's. False, and nothing
     // done, where the backend cannot.
     bool follow(const StepInput& first, std::int32_t limit, std::span<std::int32_t> picked, std::span<const float>* logits);
+
+    // What was chosen by load() and how, and every kernel of the model against the plain one (not while a step runs).
+    const tune::TuneReport& tuning() const;
+    std::vector<tune::Check> check_kernels(bool full, const std::function<void(std::size_t, std::size_t)>& advance = {}) const;
 
     // The texts that `forge inspect` prints.
     // What a step of one row takes on the device, after launches were put together.
