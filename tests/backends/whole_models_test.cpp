@@ -13,8 +13,9 @@
 namespace forge::test {
 namespace {
 
-std::shared_ptr<Engine> load(const TinyModel& model, const std::string& device, DType dtype, int rows, std::vector<std::string> passes_off = {}) {
+std::shared_ptr<Engine> load(const TinyModel& model, const std::string& device, DType dtype, int rows, std::vector<std::string> passes_off = {}, const std::string& tune = "off") {
     LoadOptions options;
+    options.tune = tune;
     options.passes_off = std::move(passes_off);
     options.device = device;
     options.dtype = dtype;
@@ -177,6 +178,25 @@ TEST_P(WholeModels, FusedBitsEqualUnfused) {
         std::vector<std::string> off{"all"};
         if (!quick() && rows == 1) off.insert(off.end(), {"fuse_conv", "fuse_gated_norm", "fuse_prepare", "fuse_head_gate", "fuse_merge", "skip_take", "order_products"});
         for (const std::string& pass : off) EXPECT_EQ(score(load(GetParam(), device_, DType::bf16, rows, {pass}), ids), fused) << "without " << pass << ", steps of " << rows;
+    }
+}
+
+// So does whatever the tuner may choose: launches that are taken apart, other tiles.
+TEST_P(WholeModels, VariantsKeepEveryBit) {
+    if (GetParam().name != "llama-gqa-tied" && GetParam().name != "qwen3.5-moe" && quick()) GTEST_SKIP() << "two models are enough here";
+    const std::vector<std::int32_t> ids = forced_ids();
+    for (const int rows : {1, 48}) {
+        const std::string gemm = device_ == "cuda" ? "gemm=tile 64x64" : "gemm=tile 32x32x32 ahead";
+        const std::string forced = rows == 1 ? "off;matvec=normed before;attention_decode=prepared before" : "off;" + gemm;
+        std::vector<float> standard, other;
+        try {
+            standard = score(load(GetParam(), device_, DType::bf16, rows), ids);
+            other = score(load(GetParam(), device_, DType::bf16, rows, {}, forced), ids);
+        } catch (const Error& e) {
+            if (e.kind() == ErrorKind::internal) throw;
+            GTEST_SKIP() << e.what();   // not every model has all of them
+        }
+        EXPECT_EQ(standard, other) << forced;
     }
 }
 
