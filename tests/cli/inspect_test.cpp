@@ -32,6 +32,20 @@ TEST(Inspect, TensorsAndMetadata) {
     EXPECT_THAT(r.out, HasSubstr("general.architecture = \"llama\"\n"));
 }
 
+TEST(Inspect, AsIfForAGpu) {
+    for (const char* kind : {"metal", "cuda"}) {
+        const auto r = run_forge({"inspect", tiny_model("gguf-llama-q4_0/model.gguf"), "--memory", "--as", kind});
+        EXPECT_EQ(r.status, 0) << r.err;
+        EXPECT_THAT(r.out, testing::ContainsRegex("in [0-9]+ launches with [0-9]+ barriers, [0-9]+ stages; 2 launches more where the device picks the next token"));
+        EXPECT_THAT(r.out, HasSubstr("counted without a GPU"));
+    }
+    auto r = run_forge({"inspect", tiny_model("gguf-llama-q4_0/model.gguf"), "--memory", "--as", "tpu"});
+    EXPECT_EQ(r.status, 2);
+    EXPECT_THAT(r.err, HasSubstr("--as should be metal or cuda"));
+    r = run_forge({"inspect", tiny_model("gguf-llama-q4_0/model.gguf"), "--memory", "--as", "metal", "--device", "cpu"});
+    EXPECT_EQ(r.status, 2);
+}
+
 TEST(Inspect, HuggingFaceFolder) {
     const auto r = run_forge({"inspect", tiny_model("qwen3-tied"), "--tensors", "--metadata"});
     EXPECT_EQ(r.status, 0) << r.err;
