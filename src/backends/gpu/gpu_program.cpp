@@ -493,7 +493,7 @@ class Binder {
     bool merges() const { return launch_->kernel == "attention_decode" && launch_->number("merges", 0) != 0; }
     AttentionShape merged_shape() const {
         AttentionShape s = prepares() ? prepare_shape() : attention_shape();
-        s.gates = launch_->number("gates", 0) != 0;
+        s.gates = has("gates");
         s.merges = true;
         return s;
     }
