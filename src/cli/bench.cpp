@@ -52,7 +52,8 @@ class Bench {
         if (engine_->options().ctx < longest())
             fail("the tests need a context of {} tokens, and --ctx gives {}", longest(), engine_->options().ctx);
         session_ = std::make_unique<Session>(engine_);
-        if (options.limits) limits_ = std::make_unique<MachineLimits>(engine_->options().threads, isa_of(*engine_));
+        // What the processor's cores read and multiply is no limit of a GPU.
+        if (options.limits && engine_->backend_name().starts_with("CPU")) limits_ = std::make_unique<MachineLimits>(engine_->options().threads, isa_of(*engine_));
     }
 
     BenchRow measure(const Case& test, InterruptGuard& interrupt) {
@@ -193,7 +194,7 @@ void add_bench(CLI::App& app, int& status) {
                     "  forge bench model.gguf -t 1,2,4 -p 0 -o json\n"
                     "ppN reads a prompt of N tokens, tgN generates N tokens one by one, @dD after D tokens.\n"
                     "Decode is limited by reading memory (GB/s), prefill by multiplying (GFLOP/s); the limits\n"
-                    "are measured on the same threads beside each test.");
+                    "of the CPU are measured on the same threads beside each test (none are known of a GPU).");
     command->callback([options, &status] {
         require_argument(options->model, "MODEL");
         status = bench(*options);

@@ -32,9 +32,9 @@ std::string BenchReport::json() const {
             {"model", row.model}, {"size_bytes", row.size_bytes}, {"params", row.params}, {"backend", row.backend},
             {"dtype", row.dtype}, {"threads", row.threads}, {"test", row.test}, {"tps", rounded(row.tps)},
             {"tps_stddev", rounded(row.tps_stddev)}, {row.prefill ? "gflops" : "gbps", rounded(row.work)}};
-        if (limits_) {
+        if (limits_ && row.limit > 0) {
             entry["limit"] = rounded(row.limit);
-            entry["limit_pct"] = row.limit > 0 ? rounded(100 * row.work / row.limit) : 0;
+            entry["limit_pct"] = rounded(100 * row.work / row.limit);
         }
         list.push_back(std::move(entry));
     }
@@ -64,8 +64,8 @@ std::string BenchReport::text() const {
                      fmt::format("{} {}", row.backend, row.dtype), std::to_string(row.threads), row.test,
                      fmt::format("{:.2f} ± {:.2f}", row.tps, row.tps_stddev), fmt::format("{:.1f} {}", row.work, unit)};
             if (limits_) {
-                cells.push_back(fmt::format("{:.1f} {}", row.limit, unit));
-                cells.push_back(fmt::format("{:.1f} %", percent));
+                cells.push_back(row.limit > 0 ? fmt::format("{:.1f} {}", row.limit, unit) : "");
+                cells.push_back(row.limit > 0 ? fmt::format("{:.1f} %", percent) : "");
             }
         } else {
             cells = {row.model, std::to_string(row.size_bytes), std::to_string(row.params), row.backend, row.dtype,
