@@ -175,7 +175,7 @@ void add_bench(CLI::App& app, int& status) {
     CLI::App* command = app.add_subcommand("bench", "Measure speed beside the machine's limits");
     add_model_argument(*command, options->model);
     const auto counts = [&](const char* name, std::vector<int>& list, const char* text, int least) {
-        command->add_option(name, list, text)->delimiter(',')->take_all()->check(CLI::Range(least, 1 << 24))->type_name("N,...");
+        command->add_option(name, list, text)->delimiter(',')->take_all()->allow_extra_args(false)->check(CLI::Range(least, 1 << 24))->type_name("N,...");
     };
     counts("-p,--n-prompt", options->prompts, "Prompt lengths to read (default 512; 0 = none)", 0);
     counts("-n,--n-gen", options->generated, "Counts of tokens to generate (default 128; 0 = none)", 0);

@@ -155,7 +155,7 @@ void add_chat(CLI::App& app, int& status) {
     command->add_option("-n,--max-tokens,--n-predict", options->reply.max_tokens, "Most tokens of one answer (default: until the model ends)")
         ->type_name("N")->check(CLI::Range(-1, 1 << 30));
     command->add_option("--stop", options->reply.stop, "End an answer before this text; can be repeated")
-        ->type_name("TEXT")->expected(1)->take_all();
+        ->type_name("TEXT")->expected(1)->take_all()->allow_extra_args(false);
     options->thinking.add(*command);
     options->sampling.add(*command);
     add_engine_flags(*command, options->engine);

@@ -39,9 +39,9 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
     command.add_flag("--repack", flags.load.repack, "Copy an MLX folder's weights into the CPU's own layout: more memory and a longer start for speed");
     command.add_option("--tune", flags.tune, "Time kernels on this machine once and keep what is fastest: off, fast, full or auto (the default: fast, but on NVIDIA GPUs only what was kept); "
                        "KERNEL=VARIANT takes a variant unasked and can be repeated")
-        ->type_name("MODE")->expected(1)->take_all();
+        ->type_name("MODE")->expected(1)->take_all()->allow_extra_args(false);
     command.add_option("--pass", flags.passes, "Leave a plan pass out, such as -fuse_norm, or -all (see forge inspect --plan)")
-        ->type_name("-NAME")->expected(1)->take_all();
+        ->type_name("-NAME")->expected(1)->take_all()->allow_extra_args(false);
 }
 
 LoadOptions EngineFlags::options() const {
@@ -69,7 +69,7 @@ void SamplingFlags::add(CLI::App& command) {
     command.add_option("--frequency-penalty", frequency_, "The same, for each time seen; 0 = off")->type_name("X");
     command.add_option("--repeat-last-n", window_, "Tokens that count as seen: the last N; -1 = all")->type_name("N");
     command.add_option("--logit-bias", bias_, "Add to a token's logit, such as 42=-5 or 42=-inf; can be repeated")
-        ->type_name("ID=X")->expected(1)->take_all();
+        ->type_name("ID=X")->expected(1)->take_all()->allow_extra_args(false);
     command.add_option("-s,--seed", seed_, "The same seed gives the same text; without one every run differs")->type_name("N");
 }
 
@@ -102,7 +102,7 @@ void ThinkingFlags::add(CLI::App& command) {
     command.add_option("--reasoning-effort", effort, "low, medium or high, where the template reads it")->type_name("LEVEL");
     command.add_flag("--hide-thinking", hide_, "Do not print what the model thinks");
     command.add_option("--template-var", variables_, "A variable of the chat template, such as date_string=\"1 May 2026\"; JSON, else text")
-        ->type_name("NAME=VALUE")->expected(1)->take_all();
+        ->type_name("NAME=VALUE")->expected(1)->take_all()->allow_extra_args(false);
 }
 
 nlohmann::ordered_json ThinkingFlags::variables() const {

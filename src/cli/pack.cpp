@@ -55,7 +55,7 @@ void add_pack(CLI::App& app, int&) {
     command->add_option("-o,--output", flags->options.output, "NAME[:TAG] in the store, or a file that ends in .forge")->type_name("NAME|FILE");
     command->add_option("--quantize", flags->options.recipes, "Quantise weights that are f32, f16 or bf16: q4, q4g32, mxfp4, mixed, ... or PATTERN=RECIPE (see forge quantize). Repeatable. "
                          "What is quantised already is refused")
-        ->type_name("RECIPE")->take_all()->expected(1);
+        ->type_name("RECIPE")->take_all()->expected(1)->allow_extra_args(false);
     command->add_option("--layout", flags->layout, "How weights with codes lie: rows (any device), tiled16 (fastest on CPUs), auto: what --device reads fastest")
         ->type_name("LAYOUT")->check(CLI::IsMember({"auto", "rows", "tiled16"}));
     command->add_option("--device", flags->device, "The device that --layout auto is for (default: this machine's)")->type_name("NAME");

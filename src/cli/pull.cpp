@@ -67,7 +67,7 @@ void add_pull(CLI::App& app, int& status) {
     CLI::App* command = app.add_subcommand("pull", "Fetch a model from the Hugging Face hub or a registry");
     command->add_option("reference", flags->reference, "hf:ORG/NAME[@REVISION][:SELECT] or oci:HOST/NAME[:TAG]")->type_name("REF");
     command->add_option("--include", flags->include, "Fetch the files of this pattern instead of those that make up the model (hf:); repeatable")
-        ->type_name("PATTERN")->expected(1)->take_all();
+        ->type_name("PATTERN")->expected(1)->take_all()->allow_extra_args(false);
     command->add_option("--as", flags->as, "The model's name in the store (oci:; default: host, name and tag)")->type_name("NAME[:TAG]");
     command->add_flag("--plain-http", flags->plain_http, "Without encryption, and without credentials, also from other machines (oci:)");
     flags->transfer.add(*command);

@@ -60,7 +60,7 @@ void add_quantize(CLI::App& app, int&) {
         ->check(CLI::IsMember({"affine", "mxfp4", "mxfp8", "nvfp4"}));
     command->add_option("--recipe", flags->recipes,
                         "q4, q4g32, mxfp4, mxfp8, nvfp4, mixed, mixed_3_4, ...; or PATTERN=RECIPE for modules of a name, with plain for none. Repeatable")
-        ->type_name("RECIPE")->take_all()->expected(1);
+        ->type_name("RECIPE")->take_all()->expected(1)->allow_extra_args(false);
     command->add_flag("--global-scale", flags->options.global_scale, "nvfp4: a second scale for each expert");
     command->add_option("-t,--threads", flags->options.threads, "CPU threads (default: one a core)")->type_name("N")->check(CLI::Range(1, 1024));
     command->add_flag("--force", flags->options.overwrite, "Replace a folder that exists");

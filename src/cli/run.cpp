@@ -125,7 +125,7 @@ void add_run(CLI::App& app, int& status) {
     command->add_option("-n,--max-tokens,--n-predict", options->reply.max_tokens, "Most tokens to answer with (default: until the model ends)")
         ->type_name("N")->check(CLI::Range(-1, 1 << 30));
     command->add_option("--stop", options->reply.stop, "End the answer before this text; can be repeated")
-        ->type_name("TEXT")->expected(1)->take_all();
+        ->type_name("TEXT")->expected(1)->take_all()->allow_extra_args(false);
     command->add_option("-j,--json-schema", options->schema, "Hold the answer to a JSON schema: the schema, or a file with it")->type_name("SCHEMA");
     command->add_option("--json-schema-file", options->schema_file, "Hold the answer to the JSON schema in a file")->type_name("FILE");
     command->add_option("--grammar", options->grammar, "Hold the answer to a GBNF grammar")->type_name("GBNF");

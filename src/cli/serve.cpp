@@ -128,11 +128,11 @@ void add_serve(CLI::App& app, int& status) {
     command->add_option("--max-queue", f->serve.max_queue, "Requests that may wait; more are told to come back (429)")->type_name("N")->check(CLI::Range(0, 1 << 20));
     command->add_option("--chunk", f->serve.load.chunk, "Tokens of a prompt read between two steps of the others")->type_name("N")->check(CLI::Range(16, 4096));
     command->add_option("--cache-ram", f->prefix_mib, "Memory for caches of finished conversations, for each model")->type_name("MIB")->check(CLI::Range(0, 1 << 24));
-    command->add_option("--api-key", f->keys, "A key that clients must give; can be repeated (FORGE_API_KEY and --api-key-file keep it out of ps)")->type_name("KEY")->expected(1)->take_all();
+    command->add_option("--api-key", f->keys, "A key that clients must give; can be repeated (FORGE_API_KEY and --api-key-file keep it out of ps)")->type_name("KEY")->expected(1)->take_all()->allow_extra_args(false);
     command->add_option("--api-key-file", f->key_file, "A file of keys, one a line")->type_name("FILE");
-    command->add_option("--alias", f->aliases, "Another name for the first model, or ALIAS=MODEL; can be repeated")->type_name("NAME")->expected(1)->take_all();
-    command->add_option("--cors", f->serve.origins, "Pages of this origin may ask, such as https://example.org; can be repeated")->type_name("ORIGIN")->expected(1)->take_all();
-    command->add_option("--allow-host", f->serve.hosts, "A name under which this server is reached; can be repeated")->type_name("NAME")->expected(1)->take_all();
+    command->add_option("--alias", f->aliases, "Another name for the first model, or ALIAS=MODEL; can be repeated")->type_name("NAME")->expected(1)->take_all()->allow_extra_args(false);
+    command->add_option("--cors", f->serve.origins, "Pages of this origin may ask, such as https://example.org; can be repeated")->type_name("ORIGIN")->expected(1)->take_all()->allow_extra_args(false);
+    command->add_option("--allow-host", f->serve.hosts, "A name under which this server is reached; can be repeated")->type_name("NAME")->expected(1)->take_all()->allow_extra_args(false);
     command->add_option("--log", f->log, "Lines of the log: text (default) or json")->type_name("FORM");
     command->add_option("--idle-unload", f->idle_unload, "Unload a model that nobody used for so long; -1 = never")->type_name("SECONDS")->check(CLI::Range(-1, 1 << 30));
     command->add_option("--slot-save-path", f->serve.slot_folder, "Folder where POST /slots/N saves and restores what a slot holds; without it they are refused")->type_name("FOLDER")->check(CLI::ExistingDirectory);

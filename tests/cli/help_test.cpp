@@ -50,6 +50,24 @@ TEST(Usage, ErrorsExitWith2AndNameTheMistake) {
     }
 }
 
+// What follows the value of an option that can be repeated is the model, not another value.
+TEST(Usage, OptionsThatCanBeRepeatedTakeOneValueEach) {
+    const std::vector<std::vector<std::string>> cases{
+        {"bench", "-p", "16"},          {"bench", "-p", "16,32", "-n", "8"}, {"bench", "-t", "1"},         {"run", "--stop", "x"},        {"run", "--logit-bias", "1=2"},
+        {"run", "--tune", "off"},       {"run", "--pass", "-all"},           {"run", "--template-var", "a=b"}, {"chat", "--stop", "x"},       {"serve", "--api-key", "k"},
+        {"serve", "--cors", "https://a.test"}, {"serve", "--allow-host", "a.test"}, {"serve", "--alias", "a"},    {"quantize", "--recipe", "q4"}, {"pack", "--quantize", "q4"}};
+    for (std::vector<std::string> arguments : cases) {
+        const std::string what = arguments[0] + " " + arguments[1];
+        arguments.emplace_back("/no/such/model.gguf");
+        if (arguments[0] == "run") arguments.emplace_back("hello");
+        if (arguments[0] == "quantize" || arguments[0] == "pack") arguments.insert(arguments.end(), {"-o", "/no/such/folder/out"});
+        const auto r = run_forge(arguments);
+        EXPECT_THAT(r.status, testing::AnyOf(1, 2)) << what;
+        EXPECT_THAT(r.err, HasSubstr("/no/such/model.gguf")) << what;
+        EXPECT_THAT(r.err, testing::AnyOf(HasSubstr("cannot open"), HasSubstr("there is no"), HasSubstr("no such"), HasSubstr("does not exist"), HasSubstr("not found"))) << what << ": " << r.err;
+    }
+}
+
 TEST(Usage, NoColoursInPipes) {
     EXPECT_THAT(run_forge({"inspect", "/no/such/model"}).err, Not(HasSubstr("\033")));
 }
