@@ -53,6 +53,7 @@ void App::handle(const std::shared_ptr<const http::Request>& request, const std:
 // A request that needs a model which is being loaded comes here again when that is done: it keeps no worker from others.
 void App::answer(const std::shared_ptr<const http::Request>& request, const std::shared_ptr<TrackedReply>& reply, std::exception_ptr failed) {
     const auto refuse = [&](const ApiError& error) {
+        if (error.status() == 429) ++metrics.refused;
         http::Headers headers;
         if (error.retry_after > 0) headers.emplace_back("Retry-After", std::to_string(error.retry_after));
         if (error.status() == 401) headers.emplace_back("WWW-Authenticate", "Bearer");

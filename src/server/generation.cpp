@@ -311,7 +311,6 @@ void generate(const std::shared_ptr<Served>& served, GenerateRequest request, st
     try {
         generation->start(std::move(requests));
     } catch (const QueueFull& full) {
-        ++metrics.refused;
         ApiError error(429, "", full.what(), "queue_full");
         error.retry_after = 2;
         throw error;
