@@ -123,7 +123,7 @@ TEST(Batcher, WhatIsWrongWithOneRequestEndsNoOther) {
         request.prompt = prompt(2, 4);
         request.generate.max_tokens = 2;
         request.on_done = [](FinishReason, const BatchStats&) { throw std::runtime_error("nobody listens"); };
-        request.on_error = [&](const std::string& error) {
+        request.on_error = [&told, again](const std::string& error) {
             told.set_value(error);
             if (again) throw std::runtime_error("not even to this");
         };
