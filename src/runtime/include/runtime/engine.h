@@ -78,9 +78,9 @@ class Engine {
     const tune::TuneReport& tuning() const;
     std::vector<tune::Check> check_kernels(bool full, const std::function<void(std::size_t, std::size_t)>& advance = {}) const;
 
-    // The texts that `forge inspect` prints.
     // What a step of one row takes on the device, after launches were put together.
     StepCounts step_counts() const;
+    // The texts that `forge inspect` prints.
     std::string print_plan(bool fused = true) const;
     std::string print_program(int rows) const;
 
