@@ -52,8 +52,7 @@ class Bench {
         if (engine_->options().ctx < longest())
             fail("the tests need a context of {} tokens, and --ctx gives {}", longest(), engine_->options().ctx);
         session_ = std::make_unique<Session>(engine_);
-        // What the processor's cores read and multiply is no limit of a GPU.
-        if (options.limits && engine_->backend_name().starts_with("CPU")) limits_ = std::make_unique<MachineLimits>(engine_->options().threads, isa_of(*engine_));
+        if (options.limits) limits_ = limits_of(*engine_);
     }
 
     BenchRow measure(const Case& test, InterruptGuard& interrupt) {

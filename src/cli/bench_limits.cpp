@@ -174,12 +174,6 @@ std::size_t buffer_size() {
 
 }  // namespace
 
-Isa isa_of(const Engine& engine) {
-    for (Isa isa : {Isa::avx512, Isa::avx2, Isa::neon})
-        if (engine.backend_name().find(name_of(isa)) != std::string::npos) return isa;
-    return Isa::plain;
-}
-
 MachineLimits::MachineLimits(int threads, Isa isa) : pool_(threads), isa_(isa), size_(buffer_size()) {
     memory_ = std::make_unique_for_overwrite<std::byte[]>(size_ + 64);
     buffer_ = memory_.get() + (64 - reinterpret_cast<std::uintptr_t>(memory_.get()) % 64) % 64;
@@ -189,6 +183,15 @@ MachineLimits::MachineLimits(int threads, Isa isa) : pool_(threads), isa_(isa), 
 }
 
 MachineLimits::~MachineLimits() = default;
+
+std::unique_ptr<MachineLimits> limits_of(const Engine& engine) {
+    const std::string name = engine.backend_name();
+    if (!name.starts_with("CPU")) return nullptr;
+    Isa isa = Isa::plain;
+    for (const Isa known : {Isa::avx512, Isa::avx2, Isa::neon})
+        if (name.find(name_of(known)) != std::string::npos) isa = known;
+    return std::make_unique<MachineLimits>(engine.options().threads, isa);
+}
 
 double MachineLimits::read_gbps() {
     auto read = read_plain;

@@ -12,9 +12,6 @@
 
 namespace forge::cli {
 
-// The instruction set of the CPU backend that the engine runs on; plain for others.
-Isa isa_of(const Engine& engine);
-
 class MachineLimits {
   public:
     // Takes a buffer well beyond the caches: 512 MiB, or less on a small machine.
@@ -35,5 +32,9 @@ class MachineLimits {
     std::unique_ptr<std::byte[]> memory_;
     std::byte* buffer_;
 };
+
+// Of the threads and the instruction set that the engine runs on. Null on a GPU: what the processor's cores read and
+// multiply is no limit of one.
+std::unique_ptr<MachineLimits> limits_of(const Engine& engine);
 
 }  // namespace forge::cli

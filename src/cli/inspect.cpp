@@ -183,13 +183,6 @@ std::shared_ptr<Engine> load_engine(const InspectOptions& options) {
     return Engine::load(options.model, load);
 }
 
-std::string more_launches(const StepCounts& counts) {
-    std::string text;
-    if (counts.longer > 0) text += fmt::format("; {} launches more from position {} on", counts.longer, counts.short_context);
-    if (counts.picks > 0) text += fmt::format("; {} launches more where the device picks the next token", counts.picks);
-    return text;
-}
-
 void print_engine(const InspectOptions& options) {
     const auto engine = load_engine(options);
     if (options.memory) {
@@ -198,9 +191,7 @@ void print_engine(const InspectOptions& options) {
                    engine->options().parallel, engine->options().ctx, m.state > 0 ? fmt::format(", {} of it recurrent state", format_bytes(m.state)) : "", format_bytes(m.scratch));
         std::uint64_t bytes = 0;
         for (const LaunchProfile& launch : engine->predict(1, 0)) bytes += launch.work.bytes;
-        const StepCounts counts = engine->step_counts();
-        fmt::print("a token reads {} of weights and state, in {} launches with {} barriers, {} stages{} ({})\n", format_bytes(bytes), counts.launches, counts.stages - 1, counts.stages,
-                   more_launches(counts), engine->backend_name());
+        fmt::print("a token reads {} of weights and state, in {} ({})\n", format_bytes(bytes), describe(engine->step_counts()), engine->backend_name());
     }
     if (!options.chip.empty()) fmt::print("\n{}", roofline(*engine, options.chip));
     if (options.plan) fmt::print("\n{}", engine->print_plan(!options.unfused));

@@ -104,10 +104,7 @@ void print_table(const Phase& phase, const ProfileOptions& o, const Limits& limi
         fmt::print("{}", table.csv());
         return;
     }
-    const StepCounts& c = phase.counts;
-    fmt::print("{}: one {}, {} launches with {} barriers, {} stages{}{}, {:.2f} MB\n", phase.test, phase.unit, c.launches, c.stages - 1, c.stages,
-               c.longer > 0 ? fmt::format(" ({} launches more from position {} on)", c.longer, c.short_context) : "",
-               c.picks > 0 ? fmt::format(" ({} launches more where the device picks the next token)", c.picks) : "", gb(total.work) * 1e3);
+    fmt::print("{}: one {}, {}, {:.2f} MB\n", phase.test, phase.unit, describe(phase.counts), gb(total.work) * 1e3);
     if (limits.gbps > 0) fmt::print("limits measured here: {:.1f} GB/s, {:.0f} GFLOP/s\n", limits.gbps, limits.gflops);
     fmt::print("\n{}\n", table.markdown());
 }
@@ -192,10 +189,7 @@ int profile(const ProfileOptions& o) {
         phase.counts = {static_cast<int>(phase.launches.size()), static_cast<int>(barriers) + 1};
     }
     Limits limits;
-    if (o.limits && engine->backend_name().starts_with("CPU")) {
-        MachineLimits machine(engine->options().threads, isa_of(*engine));
-        limits = {machine.read_gbps(), machine.multiply_gflops(engine->options().dtype)};
-    }
+    if (const auto machine = o.limits ? limits_of(*engine) : nullptr) limits = {machine->read_gbps(), machine->multiply_gflops(engine->options().dtype)};
     if (o.output == "json") {
         nlohmann::ordered_json list = nlohmann::ordered_json::array();
         for (const Phase& phase : phases) list.push_back(json_of(phase, o, limits));

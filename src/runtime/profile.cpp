@@ -1,5 +1,7 @@
 #include "runtime/profile.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace forge {
@@ -112,6 +114,13 @@ class Counter {
 LaunchWork work_of(const Launch& launch, std::span<const Weight> weights, std::span<const CacheLayer> layers, DType type,
                    const StepRows& step, std::set<std::int32_t>* read) {
     return Counter(launch, weights, layers, type, step, read).count();
+}
+
+std::string describe(const StepCounts& counts) {
+    std::string text = fmt::format("{} launches with {} barriers, {} stages", counts.launches, counts.stages - 1, counts.stages);
+    if (counts.longer > 0) text += fmt::format("; {} launches more from position {} on", counts.longer, counts.short_context);
+    if (counts.picks > 0) text += fmt::format("; {} launches more where the device picks the next token", counts.picks);
+    return text;
 }
 
 }  // namespace forge

@@ -24,6 +24,9 @@ struct LaunchWork { std::uint64_t bytes = 0, flops = 0; };
 LaunchWork work_of(const Launch& launch, std::span<const Weight> weights, std::span<const CacheLayer> layers,
                    DType type, const StepRows& step, std::set<std::int32_t>* read = nullptr);
 
+// "122 launches with 121 barriers, 122 stages; 6 launches more from position 1024 on"
+std::string describe(const StepCounts& counts);
+
 // A launch over many steps; sums.
 struct LaunchProfile {
     std::string kernel, label;
