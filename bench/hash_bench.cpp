@@ -2,8 +2,10 @@
 // share of its own, as `forge verify` gives a thread a shard.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <span>
 
 #include "formats/xxh3.h"
 #include "machine.h"

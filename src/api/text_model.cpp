@@ -11,6 +11,7 @@ std::shared_ptr<const TextModel> TextModel::load(const std::string& path, const 
     const std::string resolved = model_path(path);
     const std::shared_ptr<ModelFile> file = open_model_file(resolved);
     const bool inside = file->packed || file->format == ModelFormat::gguf;  // the text side is in the model's file
+    // Beside the engine: both read the disk, and a large vocabulary takes as long as mapping the weights.
     auto text = std::async(std::launch::async, [&] { return inside ? ModelText::load(*file) : ModelText::load(resolved); });
     model->engine_ = Engine::load(file, options);
     model->text_ = text.get();
