@@ -31,10 +31,21 @@ void run(const Call& call, Translated t) {
     generate(served, std::move(t.request), std::move(t.writer), call.reply, call.app.metrics, load_seconds);
 }
 
-namespace {
+void send_error(http::Reply& reply, std::string_view path, const ApiError& error, Metrics& metrics) {
+    if (error.status() == 429) ++metrics.refused;
+    http::Headers headers;
+    if (error.retry_after > 0) headers.emplace_back("Retry-After", std::to_string(error.retry_after));
+    if (error.status() == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
+    reply.send(error.status(), "application/json", error_body(path, error), headers);
+}
 
-// The status of an error that was not thrown as an ApiError.
 ApiError as_api_error(const Error& error) {
+    if (const auto* known = dynamic_cast<const ApiError*>(&error)) return *known;
+    if (dynamic_cast<const QueueFull*>(&error)) {
+        ApiError full(429, "", error.what(), "queue_full");
+        full.retry_after = 2;
+        return full;
+    }
     switch (error.kind()) {
         case ErrorKind::invalid_input:
         case ErrorKind::unsupported: return {400, "", error.what()};
@@ -44,21 +55,12 @@ ApiError as_api_error(const Error& error) {
     }
 }
 
-}  // namespace
-
 void App::handle(const std::shared_ptr<const http::Request>& request, const std::shared_ptr<http::Reply>& plain) {
     answer(request, std::make_shared<TrackedReply>(plain, request, metrics, options));
 }
 
 // A request that needs a model which is being loaded comes here again when that is done: it keeps no worker from others.
 void App::answer(const std::shared_ptr<const http::Request>& request, const std::shared_ptr<TrackedReply>& reply, std::exception_ptr failed) {
-    const auto refuse = [&](const ApiError& error) {
-        if (error.status() == 429) ++metrics.refused;
-        http::Headers headers;
-        if (error.retry_after > 0) headers.emplace_back("Retry-After", std::to_string(error.retry_after));
-        if (error.status() == 401) headers.emplace_back("WWW-Authenticate", "Bearer");
-        reply->send(error.status(), "application/json", error_body(request->path, error), headers);
-    };
     try {
         if (failed) std::rethrow_exception(failed);
         try {
@@ -68,16 +70,10 @@ void App::answer(const std::shared_ptr<const http::Request>& request, const std:
                 reply->again([this, request, reply, error] { answer(request, reply, error); });
             });
         }
-    } catch (const ApiError& error) {
-        refuse(error);
-    } catch (const QueueFull& full) {
-        ApiError error(429, "", full.what());
-        error.retry_after = 2;
-        refuse(error);
     } catch (const Error& error) {
-        refuse(as_api_error(error));
+        send_error(*reply, request->path, as_api_error(error), metrics);
     } catch (const std::bad_alloc&) {
-        refuse(ApiError(503, "", "memory ran out"));
+        send_error(*reply, request->path, ApiError(503, "", "memory ran out"), metrics);
     }
 }
 

@@ -28,6 +28,10 @@ struct App {
 
 // Errors in the words of the protocol that a path belongs to.
 std::string error_body(std::string_view path, const ApiError& error);
+// The answer to a request of that path: it cannot be answered. Counts the refusals of full queues.
+void send_error(http::Reply& reply, std::string_view path, const ApiError& error, Metrics& metrics);
+// What a client is told of an error.
+ApiError as_api_error(const Error& error);
 
 // Each protocol's routes in its own file; false: not a path of mine.
 struct Call {

@@ -72,8 +72,8 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
         if (answer_.vectors.size() < texts_.size()) {
             try {
                 submit();
-            } catch (const QueueFull& full) {
-                fail(ApiError(429, "", full.what(), "queue_full"));
+            } catch (const Error& error) {
+                fail(as_api_error(error));
             } catch (const std::exception& error) {
                 fail(ApiError(500, "", error.what()));
             }
@@ -84,7 +84,7 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
     }
 
     void fail(const ApiError& error) {
-        if (end()) reply_->send(error.status(), "application/json", error_body(path_, error));
+        if (end()) send_error(*reply_, path_, error, metrics_);
     }
 
     bool end() {

@@ -308,13 +308,7 @@ void generate(const std::shared_ptr<Served>& served, GenerateRequest request, st
     writer->prompt_tokens = static_cast<int>(prompts.at(0).ids.size());
     const std::size_t count = requests.size();
     const auto generation = std::make_shared<Generation>(served, request.stream, std::move(writer), std::move(reply), metrics, load_seconds, count);
-    try {
-        generation->start(std::move(requests));
-    } catch (const QueueFull& full) {
-        ApiError error(429, "", full.what(), "queue_full");
-        error.retry_after = 2;
-        throw error;
-    }
+    generation->start(std::move(requests));
 }
 
 void warm_up(Served& served) {

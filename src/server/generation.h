@@ -13,7 +13,7 @@ namespace forge::server {
 // The prompts of a request, rendered and tokenized.
 std::vector<Prompt> build_prompts(const GenerateRequest& request, const TextModel& model);
 
-// ApiError for everything that is wrong with the request; nothing was written then. Otherwise the answer is
+// Error for everything that is wrong with the request, QueueFull where too many wait; nothing was written then. Otherwise the answer is
 // written as it comes, and this returns before it is complete.
 void generate(const std::shared_ptr<Served>& served, GenerateRequest request, std::shared_ptr<Writer> writer,
               std::shared_ptr<http::Reply> reply, Metrics& metrics, double load_seconds);

@@ -75,15 +75,22 @@ TEST(Cancel, AFullQueueSaysWhenToComeBack) {
         ASSERT_TRUE(becomes(server->port(), "forge_queue", i == 0 ? 0 : i, 5));
         ASSERT_TRUE(becomes(server->port(), "forge_slots_busy", 1, 5));
     }
-    const Response r = ask(server->port(), "POST", "/v1/completions", {{"prompt", "a"}});
-    EXPECT_EQ(r.status, 429);
-    EXPECT_EQ(r.headers.count("retry-after"), 1u);
-    EXPECT_EQ(r.json()["error"]["code"], "queue_full");
+    const auto refused = [&](const char* path, const Json& body) {
+        const Response r = ask(server->port(), "POST", path, body);
+        EXPECT_EQ(r.status, 429) << path;
+        EXPECT_EQ(r.headers.count("retry-after"), 1u) << path;
+        return r.json()["error"];
+    };
+    EXPECT_EQ(refused("/v1/completions", {{"prompt", "a"}})["code"], "queue_full");
+    EXPECT_EQ(refused("/v1/embeddings", {{"input", "a"}})["code"], "queue_full");
+    EXPECT_EQ(refused("/v1/messages", {{"model", "tiny"}, {"max_tokens", 4}, {"messages", {{{"role", "user"}, {"content", "a"}}}}})["type"], "rate_limit_error");
+    EXPECT_TRUE(refused("/api/generate", {{"model", "tiny"}, {"prompt", "a"}}).is_string());
     // Several answers to one request are refused together.
     waiting.pop_back();
     ASSERT_TRUE(becomes(server->port(), "forge_queue", 1, 5));
-    EXPECT_EQ(ask(server->port(), "POST", "/v1/completions", {{"prompt", "a"}, {"n", 5}}).status, 429);
+    refused("/v1/completions", {{"prompt", "a"}, {"n", 5}});
     EXPECT_TRUE(becomes(server->port(), "forge_queue", 1, 5));
+    EXPECT_EQ(metric(server->port(), "forge_refused_total"), 5);
 }
 
 TEST(Drain, LetsAnswersEndAndCancelsTheRest) {
