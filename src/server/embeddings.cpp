@@ -22,12 +22,12 @@ Pooling default_pooling(const Engine& engine) {
 }
 
 // One text after the other, so that a long list leaves room for others in the queue. Callbacks come from the
-// stepping thread, the client's leaving from the I/O thread.
+// stepping thread, the client's leaving from the I/O thread; a worker writes the answer, which can be long.
 class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
   public:
-    EmbeddingJob(std::shared_ptr<Served> served, std::vector<std::vector<std::int32_t>> texts, Pooling pooling, std::size_t dimensions, bool binary,
+    EmbeddingJob(std::shared_ptr<Served> served, std::vector<std::vector<std::int32_t>> texts, Pooling pooling, std::size_t dimensions,
                  EmbeddingBody body, std::shared_ptr<http::Reply> reply, std::string path, Metrics& metrics, double load_seconds)
-        : served_(std::move(served)), texts_(std::move(texts)), pooling_(pooling), dimensions_(dimensions), binary_(binary), body_(std::move(body)),
+        : served_(std::move(served)), texts_(std::move(texts)), pooling_(pooling), dimensions_(dimensions), body_(std::move(body)),
           reply_(std::move(reply)), path_(std::move(path)), metrics_(metrics) {
         answer_.model = served_->name;
         answer_.load_seconds = load_seconds;
@@ -61,8 +61,7 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
         for (const float x : kept) squares += double(x) * x;
         if (kept.size() < vector.size() && squares > 0)
             for (float& x : kept) x = static_cast<float>(x / std::sqrt(squares));
-        const auto* bytes = reinterpret_cast<const char*>(kept.data());   // little-endian, as is every machine Forge runs on
-        answer_.vectors.push_back(binary_ ? "\"" + base64({bytes, kept.size() * 4}) + "\"" : vector_text(kept));
+        answer_.vectors.push_back(std::move(kept));
         finite_ = finite_ && std::isfinite(squares);
     }
 
@@ -80,7 +79,10 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
             return;
         }
         answer_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
-        if (end()) reply_->send(200, "application/json", body_(answer_));
+        reply_->again([self = shared_from_this()] {
+            std::string body = self->body_(self->answer_);
+            if (self->end()) self->reply_->send(200, "application/json", std::move(body));
+        });
     }
 
     void fail(const ApiError& error) {
@@ -103,7 +105,6 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
     std::vector<std::vector<std::int32_t>> texts_;
     Pooling pooling_;
     std::size_t dimensions_;
-    bool binary_;
     EmbeddingBody body_;
     std::shared_ptr<http::Reply> reply_;
     std::string path_;
@@ -171,7 +172,7 @@ void embed(const Call& call, EmbeddingRequest r, EmbeddingBody body) {
             throw ApiError(400, "input", fmt::format("input[{}] has {} tokens, and the context holds {}; shorten it, or start the server with a longer one (--ctx)", i, texts[i].size(), context), "context_length_exceeded");
         texts[i].resize(context);
     }
-    std::make_shared<EmbeddingJob>(served, std::move(texts), r.pooling.value_or(default_pooling(engine)), r.dimensions.value_or(hidden), r.binary,
+    std::make_shared<EmbeddingJob>(served, std::move(texts), r.pooling.value_or(default_pooling(engine)), r.dimensions.value_or(hidden),
                                    std::move(body), call.reply, call.request.path, call.app.metrics, load_seconds)->start();
 }
 
@@ -187,11 +188,12 @@ void openai_embeddings(const Call& call) {
     if (encoding != "float" && encoding != "base64") bad_field("encoding_format", "encoding_format should be \"float\" or \"base64\", found \"{}\"", encoding.substr(0, 40));
     f.ignore({"user", "metadata"});
     f.finish();
-    r.binary = encoding == "base64";
-    embed(call, std::move(r), [](const EmbeddingAnswer& a) {
+    embed(call, std::move(r), [binary = encoding == "base64"](const EmbeddingAnswer& a) {
         std::string out = "{\"object\":\"list\",\"data\":[";
         for (std::size_t i = 0; i < a.vectors.size(); ++i) {
-            out += fmt::format("{}{{\"object\":\"embedding\",\"index\":{},\"embedding\":{}}}", i ? "," : "", i, a.vectors[i]);
+            const auto* bytes = reinterpret_cast<const char*>(a.vectors[i].data());   // little-endian, as is every machine Forge runs on
+            const std::string vector = binary ? "\"" + base64({bytes, a.vectors[i].size() * 4}) + "\"" : vector_text(a.vectors[i]);
+            out += fmt::format("{}{{\"object\":\"embedding\",\"index\":{},\"embedding\":{}}}", i ? "," : "", i, vector);
         }
         return out + fmt::format("],\"model\":{},\"usage\":{{\"prompt_tokens\":{},\"total_tokens\":{}}}}}", dump(a.model), a.prompt_tokens, a.prompt_tokens);
     });
@@ -216,9 +218,9 @@ void ollama_embed(const Call& call, bool old) {
     f.ignore({"options"});
     f.finish();
     embed(call, std::move(r), [old](const EmbeddingAnswer& a) {
-        if (old) return "{\"embedding\":" + a.vectors.at(0) + "}";
+        if (old) return "{\"embedding\":" + vector_text(a.vectors.at(0)) + "}";
         std::string out = fmt::format("{{\"model\":{},\"embeddings\":[", dump(a.model));
-        for (std::size_t i = 0; i < a.vectors.size(); ++i) out += (i ? "," : "") + a.vectors[i];
+        for (std::size_t i = 0; i < a.vectors.size(); ++i) out += (i ? "," : "") + vector_text(a.vectors[i]);
         return out + fmt::format("],\"total_duration\":{},\"load_duration\":{},\"prompt_eval_count\":{}}}", nanoseconds(a.seconds + a.load_seconds),
                                  nanoseconds(a.load_seconds), a.prompt_tokens);
     });

@@ -20,19 +20,18 @@ struct EmbeddingRequest {
     std::vector<std::vector<std::int32_t>> ids;
     std::optional<Pooling> pooling;                   // else what the file says, else the last token
     std::optional<std::size_t> dimensions;            // the first so many, scaled to length 1 again
-    bool binary = false;                              // base64 of the floats, not a list
     bool truncate = false;                            // a text that is too long loses its end; else 400
     std::optional<double> keep_alive;
 };
 
 struct EmbeddingAnswer {
     std::string model;
-    std::vector<std::string> vectors;   // as JSON: written as each is computed, so that a long list stalls nobody at its end
+    std::vector<std::vector<float>> vectors;
     std::int64_t prompt_tokens = 0;
     double seconds = 0, load_seconds = 0;
 };
 
-// Called once, with all vectors: the body of the answer.
+// Called once, with all vectors, on a worker: the body of the answer.
 using EmbeddingBody = std::function<std::string(const EmbeddingAnswer&)>;
 
 // ApiError for everything that is wrong with the request; else the answer is sent when it is ready.
