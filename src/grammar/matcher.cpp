@@ -49,9 +49,6 @@ struct Matcher::State {
         }
     }
 
-    // Whether all that may come is known beforehand but for the length: between two characters of a string.
-    static bool between_characters(const Frame& f) { return f.is_text() && (f.state() == grammar::text_ground || f.state() == grammar::text_after_first); }
-
     void add_text(const Frame& frame) {
         const Grammar& g = stacks.grammar();
         const Grammar::Text& text = g.texts[g.edges[frame.edge()].value];
@@ -88,7 +85,7 @@ struct Matcher::State {
         const grammar::StackSet set_now = stacks[now];   // a copy: sets are added below
         std::vector<Frame> others;
         for (const Frame& f : set_now.frames) {
-            if (between_characters(f)) add_text(f);
+            if (f.is_text() && grammar::between_characters(f.state())) add_text(f);
             else others.push_back(f);
         }
         if (!others.empty()) walk(vocabulary->trie(), stacks.subset(std::move(others), false), [&](std::uint32_t id) { set(id); });

@@ -205,7 +205,7 @@ int Stacks::only_byte(SetId set) const {
         if (f.is_text()) {
             // A text that has all its characters can only be closed.
             const Grammar::Text& text = grammar_->texts[grammar_->edges[f.edge()].value];
-            if (f.state() != text_ground || f.characters() < text.most) return -1;
+            if (!between_characters(f.state()) || f.characters() < text.most) return -1;
             if (only >= 0 && only != closing_byte(text)) return -1;
             only = closing_byte(text);
             continue;

@@ -78,7 +78,7 @@ TextStep json_step(std::uint8_t state, unsigned char c) {
 
 // What stands between special tokens stands as it is; `second` never follows `first`, so that nobody reads a quote in it.
 TextStep plain_step(const Grammar::Text& text, std::uint8_t state, unsigned char c) {
-    if (state == text_ground || state == text_after_first) {
+    if (between_characters(state)) {
         if (c == closing_byte(text)) return {TextStep::closed, 0, false};
         if (c == text.first) return to(text_after_first, true);
         if (state == text_after_first && c == text.second) return {};

@@ -18,6 +18,9 @@ struct TextStep {
 constexpr std::uint8_t text_ground = 0;        // between two characters
 constexpr std::uint8_t text_after_first = 20;  // likewise, and the last one was the text's `first`
 
+// All that may come is known beforehand but for the length.
+inline bool between_characters(std::uint8_t state) { return state == text_ground || state == text_after_first; }
+
 TextStep text_step(const Grammar::Text& text, std::uint8_t state, unsigned char byte);
 
 // The byte that closes it.

@@ -114,6 +114,7 @@ TEST(Matcher, TextsBetweenSpecialTokensHaveTheMasksOfTheirAutomaton) {
                 }
                 ASSERT_FALSE(allowed.empty()) << so_far;
                 ASSERT_EQ(quick.can_end(), other.can_end());
+                ASSERT_EQ(quick.forced_text(), other.forced_text()) << lengths << " after " << so_far;
                 const auto& from = !rare.empty() && random() % 2 ? rare : allowed;
                 const std::int32_t id = from[random() % from.size()];
                 if (v->bytes(id).empty()) {
