@@ -91,11 +91,14 @@ double seconds_of(const Json& value) {
     while (at < text.size()) {
         const std::size_t end = std::min(text.find_first_not_of("0123456789.", at), text.size());
         if (end == at || text[at] == '.') break;
-        const double number = std::strtod(text.substr(at, end - at).c_str(), nullptr);   // libc++'s from_chars may have no floats
-        at = end;
+        const bool first = at == static_cast<std::size_t>(negative);
+        const std::string digits = text.substr(at, end - at);
+        char* stop = nullptr;
+        const double number = std::strtod(digits.c_str(), &stop);   // libc++'s from_chars may have no floats
+        at += static_cast<std::size_t>(stop - digits.c_str());
         const std::string_view rest = std::string_view(text).substr(at);
         const std::pair<std::string_view, double> units[] = {{"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {"h", 3600}, {"m", 60}, {"s", 1}};
-        bool found = rest.empty();
+        bool found = first && rest.empty();   // seconds without a unit
         double factor = 1;
         for (const auto& [unit, scale] : units) {
             if (found || !rest.starts_with(unit)) continue;

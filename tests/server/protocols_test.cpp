@@ -162,10 +162,7 @@ TEST_F(Protocols, Ollama) {
 TEST(OllamaOptions, TimesAreRead) {
     for (const auto& [given, seconds] : {std::pair<Json, double>{300, 300}, {"5m", 300}, {"1h30m", 5400}, {"-1", -1}, {-1, -1}, {"500ms", 0.5}, {"0", 0}})
         EXPECT_EQ(*server::ollama_chat({{"model", "m"}, {"keep_alive", given}}).request.keep_alive, seconds) << given;
-    for (const char* wrong : {"", "m", "5x", "5m3"}) {
-        if (std::string(wrong) == "5m3") continue;
-        EXPECT_ANY_THROW(server::ollama_chat({{"model", "m"}, {"keep_alive", wrong}})) << wrong;
-    }
+    for (const char* wrong : {"", "m", "5x", "5m3", "1.2.3s", "1e3"}) EXPECT_ANY_THROW(server::ollama_chat({{"model", "m"}, {"keep_alive", wrong}})) << wrong;
 }
 
 }  // namespace
