@@ -25,6 +25,7 @@ TEST(Serve, ASignalEndsItWhileItIsLoading) {
         options.on_wait = [&] { return loading.exchange(false) ? number : 0; };
         options.timeout_seconds = 60;
         const Finished r = run_forge({"serve", model.path(), "--port", "0", "-t", "1"}, options);
+        model.let_go();
         watcher.join();
         EXPECT_EQ(r.status, number == SIGTERM ? 0 : 130) << r.err;
         EXPECT_EQ(r.out, "");

@@ -37,6 +37,8 @@ class SlowModel {
 
     // Until somebody loads it, who then waits for finish().
     void wait_until_read() { end_ = open((path_ + "/" + pipe).c_str(), O_WRONLY | O_CLOEXEC); }
+    // Ends wait_until_read(), whoever waits there for somebody who never came.
+    void let_go() const { close(open((path_ + "/" + pipe).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)); }
     void finish() {
         if (write(end_, template_.data(), template_.size()) != static_cast<ssize_t>(template_.size())) throw std::runtime_error("the pipe was closed");
         close(end_);

@@ -79,15 +79,16 @@ TEST(Batcher, RefusesAndCancels) {
     Batcher batcher(engine(1), 1);
     EXPECT_THROW(ask(batcher, prompt(0, 200), 5, 1), Error);
     EXPECT_THROW(ask(batcher, {}, 5, 1), Error);
-    std::promise<void> started;
+    std::promise<void> started, cancelled;
     std::promise<FinishReason> ended;
+    const std::shared_future<void> go_on = cancelled.get_future().share();
     std::atomic<int> tokens{0};
     BatchRequest request;
     request.prompt = prompt(3, 4);
     request.generate.ignore_stop = true;
     request.on_token = [&](std::int32_t, std::span<const float>) {
         if (++tokens == 1) started.set_value();
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        go_on.wait();
         return true;
     };
     request.on_done = [&](FinishReason reason, const BatchStats&) { ended.set_value(reason); };
@@ -96,6 +97,7 @@ TEST(Batcher, RefusesAndCancels) {
     auto waiting = ask(batcher, prompt(4, 4), 2, 1);                  // waits: one slot
     EXPECT_THROW(ask(batcher, prompt(5, 4), 2, 1), Error);            // the queue holds one
     batcher.cancel(id);
+    cancelled.set_value();
     EXPECT_EQ(ended.get_future().get(), FinishReason::cancelled);
     EXPECT_EQ(waiting.get().tokens.size(), 2u);
 }
@@ -118,17 +120,17 @@ TEST(Batcher, WhatIsWrongWithOneRequestEndsNoOther) {
     bad.sampling.logit_bias = {{1 << 20, 1.0f}};
     EXPECT_THROW(batcher.submit(bad), Error);
     for (const bool again : {false, true}) {
-        std::promise<std::string> told;
+        const auto told = std::make_shared<std::promise<std::string>>();   // of both threads
         BatchRequest request;
         request.prompt = prompt(2, 4);
         request.generate.max_tokens = 2;
         request.on_done = [](FinishReason, const BatchStats&) { throw std::runtime_error("nobody listens"); };
-        request.on_error = [&told, again](const std::string& error) {
-            told.set_value(error);
+        request.on_error = [told, again](const std::string& error) {
+            told->set_value(error);
             if (again) throw std::runtime_error("not even to this");
         };
         batcher.submit(std::move(request));
-        EXPECT_EQ(told.get_future().get(), "nobody listens");
+        EXPECT_EQ(told->get_future().get(), "nobody listens");
     }
     EXPECT_EQ(ask(batcher, prompt(3, 4), 2, 1).get().tokens.size(), 2u);
 }

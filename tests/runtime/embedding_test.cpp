@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <future>
+#include <memory>
 
 #include "base/float16.h"
 #include "reference_file.h"
@@ -66,19 +67,19 @@ TEST(Embedding, TheHeadMakesLogitsOfIt) {
 }
 
 std::vector<float> pooled(Batcher& batcher, const std::vector<std::int32_t>& ids, Pooling pooling) {
-    std::promise<std::vector<float>> promise;
+    const auto promise = std::make_shared<std::promise<std::vector<float>>>();   // of both threads
     std::vector<float> vector;
     BatchRequest request;
     request.prompt = ids;
     request.pooling = pooling;
     request.on_embedding = [&](std::span<const float> v) { vector.assign(v.begin(), v.end()); };
-    request.on_done = [&](FinishReason, const BatchStats& stats) {
+    request.on_done = [&vector, promise](FinishReason, const BatchStats& stats) {
         EXPECT_EQ(stats.cached_tokens, 0);
-        promise.set_value(vector);
+        promise->set_value(vector);
     };
-    request.on_error = [&](const std::string& error) { promise.set_exception(std::make_exception_ptr(std::runtime_error(error))); };
+    request.on_error = [promise](const std::string& error) { promise->set_exception(std::make_exception_ptr(std::runtime_error(error))); };
     batcher.submit(std::move(request));
-    return promise.get_future().get();
+    return promise->get_future().get();
 }
 
 // One chunk or several, last and mean: as computed from all hidden states at once, and of length 1.

