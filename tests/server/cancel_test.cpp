@@ -96,7 +96,7 @@ TEST(Cancel, AFullQueueSaysWhenToComeBack) {
 TEST(Drain, LetsAnswersEndAndCancelsTheRest) {
     auto server = tiny_server(one_slot());
     const std::uint16_t port = server->port();
-    auto answer = std::async(std::launch::async, [&] { return ask(port, "POST", "/v1/completions", {{"prompt", "a"}, {"max_tokens", 4000}, {"ignore_eos", true}}); });
+    auto answer = std::async(std::launch::async, [&] { return ask(port, "POST", "/v1/completions", {{"prompt", "a"}, {"max_tokens", 8000}, {"ignore_eos", true}}); });
     Connection idle(port), late(port);
     ASSERT_TRUE(becomes(port, "forge_slots_busy", 1, 5));
     std::thread drain([&] { server->drain(std::chrono::seconds(100)); });
