@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <future>
+#include <iterator>
 
 #include "base/log.h"
 #include "fields.h"
@@ -10,6 +11,12 @@
 namespace forge::server {
 
 using Clock = std::chrono::steady_clock;
+
+namespace {
+
+ApiError stopping() { return {503, "", "the server is stopping"}; }
+
+}  // namespace
 
 std::string model_name(const std::string& path) {
     std::filesystem::path p = path;
@@ -28,12 +35,16 @@ Models::Models(const ServeOptions& options) : options_(options), names_(options.
 Models::~Models() { close(); }
 
 void Models::close() {
+    std::vector<Loaded> waiting;
     {
         std::lock_guard lock(mutex_);
         if (closing_) return;
         closing_ = true;
+        for (const auto& place : places_) waiting.insert(waiting.end(), std::make_move_iterator(place->waiting.begin()), std::make_move_iterator(place->waiting.end()));
+        for (const auto& place : places_) place->waiting.clear();
     }
     wake_.notify_all();
+    for (const Loaded& action : waiting) action(std::make_exception_ptr(stopping()));   // the loading may take long
     cleaner_.join();
     std::vector<std::shared_ptr<Served>> all;
     {
@@ -74,7 +85,7 @@ std::shared_ptr<Served> Models::get(const std::string& name, double* load_second
     Place& place = *places_[i];
     {
         std::lock_guard lock(mutex_);
-        if (closing_) throw ApiError(503, "", "the server is stopping");
+        if (closing_) throw stopping();
         place.last_use = Clock::now();
         if (place.served) return place.served;
         if (place.loading) throw StillLoading{names_[i].name};
@@ -92,7 +103,7 @@ std::shared_ptr<Served> Models::get(const std::string& name, double* load_second
         std::lock_guard lock(mutex_);
         place.loading = false;
         waiting.swap(place.waiting);
-        if (!failed && closing_) failed = std::make_exception_ptr(ApiError(503, "", "the server is stopping"));
+        if (!failed && closing_) failed = std::make_exception_ptr(stopping());
         if (!failed) place.served = served;
         place.last_use = Clock::now();
     }
@@ -143,6 +154,7 @@ std::shared_ptr<Served> Models::get_and_wait(const std::string& name) {
 void Models::when_loaded(const std::string& name, Loaded action, bool urgent) {
     {
         std::lock_guard lock(mutex_);
+        if (closing_) throw stopping();
         Place& place = *places_[index(name)];
         if (place.loading) {
             const auto most = static_cast<std::size_t>(std::max(0, options_.max_queue) + std::max(1, options_.load.parallel));

@@ -51,7 +51,8 @@ class Models {
     // The same, and waits.
     std::shared_ptr<Served> get_and_wait(const std::string& name);
     // Calls `action` when the loading in progress has ended, with what it failed with or null; at once when there is
-    // none. It must not take long. QueueFull when too many wait and it is not `urgent`.
+    // none; before the end, with a 503, when the server stops. It must not take long. QueueFull when too many wait and
+    // it is not `urgent`.
     using Loaded = std::function<void(std::exception_ptr)>;
     void when_loaded(const std::string& name, Loaded action, bool urgent = false);
     // The name as the list of models has it; ApiError 404.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <thread>
 
 #include "http_client.h"
@@ -97,6 +98,27 @@ TEST(Models, LoadingOneKeepsNobodyElseWaiting) {
     EXPECT_GE(statuses[429], 6);
     EXPECT_EQ(statuses[200] + statuses[429], 31);
     EXPECT_TRUE(becomes(port, "forge_slots_busy", 0, 5));
+}
+
+// Whoever waits for a model hears that the server stops, however long the loading still takes.
+TEST(Models, StoppingDoesNotWaitForTheLoading) {
+    SlowModel slow("slow-to-stop");
+    server::ServeOptions o = tiny_options();
+    o.models.push_back({"slow", slow.path(), {}});
+    o.load.parallel = o.max_queue = 1;
+    const auto server = tiny_server(o);
+    const std::string request = request_text("POST", "/v1/completions", Json{{"model", "slow"}, {"prompt", "Hello"}}.dump());
+    Connection loading(server->port()), first(server->port()), second(server->port()), third(server->port());
+    loading.send(request);
+    slow.wait_until_read();
+    for (Connection* c : {&first, &second, &third}) c->send(request);
+    EXPECT_TRUE(becomes(server->port(), "forge_refused_total", 1, 20));   // so the others wait
+    std::thread stop([&] { server->drain(std::chrono::milliseconds(200)); });
+    std::multiset<int> statuses;
+    for (Connection* c : {&first, &second, &third}) statuses.insert(c->read_response().status);
+    EXPECT_EQ(statuses, (std::multiset<int>{429, 503, 503}));
+    slow.finish();
+    stop.join();
 }
 
 }  // namespace
