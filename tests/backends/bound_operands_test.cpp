@@ -1,0 +1,82 @@
+// What the plan says that a launch reads reaches the GPU, whichever of a launch's variants serves the step.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "../tune/fixture.h"
+#include "backends/outline.h"
+#include "gpu_program.h"
+#include "lower/lower.h"
+
+namespace forge::test {
+namespace {
+
+constexpr int kCapacity = 2048;   // longer than what attention merges in its own launch
+
+// Queries that one row's attention prepares where it reads them; rows that a step of one row does not copy, and what they
+// are copied to.
+bool of_some_variants(const Launch& launch, const Operand& o) {
+    return o.name == "query" || o.name == "untaken" || (o.name == "x" && launch.find("untaken"));
+}
+
+bool same(const BufferRef& a, const BufferRef& b) { return a.space == b.space && a.index == b.index && a.offset == b.offset; }
+bool is(const gpu::Buffer& b, const BufferRef& ref) {
+    return ref.space == Space::arena ? b.place == gpu::Place::arena && b.offset == ref.offset : b.place == gpu::Place::plane && b.index == ref.index;
+}
+// Parameters of a variant's kernels that lie where an operand lies. Attention's gates lie beside its queries, so that two
+// operands may be one buffer.
+std::ptrdiff_t bound_to(const gpu::Variant& variant, const BufferRef& ref) {
+    std::ptrdiff_t n = 0;
+    for (const gpu::BoundKernel& k : variant.kernels) n += std::count_if(k.buffers.begin(), k.buffers.end(), [&](const gpu::Buffer& b) { return is(b, ref); });
+    return n;
+}
+
+class BoundOperands : public testing::TestWithParam<const char*> {};
+
+TEST_P(BoundOperands, AreThoseOfTheProgramInEveryVariant) {
+    const TinySubject model(GetParam(), WeightLayout::rows);
+    int seen = 0, gates = 0;
+    for (const bool wide : {false, true}) {
+        gpu::Limits limits;
+        limits.tensor = wide ? gpu::Tensor::wgmma : gpu::Tensor::simdgroup;
+        limits.wide = wide;
+        limits.cores = 132;
+        const auto backend = make_outline_backend(wide ? OutlineTarget::cuda : OutlineTarget::metal);
+        const tune::Subject subject = model.on(*backend);
+        const gpu::GpuCacheLayout cache(subject.layers, 2, kCapacity, DType::bf16);
+        for (const int rows : {1, 8})
+            for (const std::vector<std::string>& off : {std::vector<std::string>{"trim_outputs"}, {"trim_outputs", "fuse_merge"}, {}, {"all"}}) {
+                const Program program = lower(model.fused(PassTarget::gpu, off), subject.ropes, {DType::bf16, rows, 1}, lower_target(*backend, subject.weights, DType::bf16, kCapacity));
+                for (const gpu::GpuLaunch& launch : gpu::bind_program(program, subject.weights, cache, limits).launches) {
+                    std::vector<std::size_t> sources = launch.beside;
+                    sources.push_back(launch.source);
+                    for (const std::size_t source : sources) {
+                        const Launch& l = program.launches[source];
+                        for (const Operand& o : l.operands) {
+                            if (of_some_variants(l, o) || o.name == "rope" || (o.buffer.space != Space::arena && o.buffer.space != Space::weight)) continue;
+                            const auto there = std::count_if(l.operands.begin(), l.operands.end(), [&](const Operand& p) { return same(p.buffer, o.buffer); });
+                            for (const gpu::Variant& v : launch.variants)   // one without kernels is for steps that need none
+                                EXPECT_GE(v.kernels.empty() ? there : bound_to(v, o.buffer), launch.beside.empty() ? there : 1)
+                                    << l.kernel << " " << l.label << ": " << o.name << ", up to " << v.max_rows << " rows below position " << v.positions;
+                            ++seen;
+                            gates += o.name == "gates";
+                        }
+                    }
+                }
+            }
+    }
+    EXPECT_GT(seen, 100);
+    EXPECT_EQ(gates > 0, std::string_view(GetParam()).starts_with("models-mixed/qwen3")) << "which models have attention with gates";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BoundOperands,
+                         testing::Values("models/qwen2-bias", "models/gemma3-new", "models-mixed/gemma4-per-layer", "models-mixed/gemma4-experts", "models-mixed/mixtral", "models-mixed/qwen3.5-moe",
+                                         "models-mixed/qwen3-next"),
+                         [](const auto& info) {
+                             std::string name = info.param;
+                             std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+                             return name;
+                         });
+
+}  // namespace
+}  // namespace forge::test
