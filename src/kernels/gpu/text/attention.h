@@ -302,20 +302,56 @@ template <int HALF, int Q_KIND, int K_KIND, int GATED, int V_NORM, int V_FROM_K,
     enum { half = HALF, q_kind = Q_KIND, k_kind = K_KIND, gated = GATED, v_norm = V_NORM, v_from_k = V_FROM_K, writes = WRITES };
 };
 
+// The part that a threadgroup of decode attention takes: tg_x heads / GP, tg_y row, tg_z part, counted from the first that
+// the row sees. Parts are cut at multiples of PART.
+struct DecodePart {
+    uint head, row, kv, position;
+    bool there;               // such a row
+    uint begin, end, old;     // keys [begin, end); those before `old` do not depend on the launch before
+    ulong cached;             // where the head's keys and values begin
+};
+template <int FUSED, int HEADS, int KV, int HD, int GP, int PART, int WINDOW, int CAP, int R> FK_FN DecodePart decode_part(DEVICE const int* step, Ids id) {
+    DecodePart p;
+    p.head = id.tg_x * GP;
+    p.row = id.tg_y;
+    p.kv = p.head / (HEADS / KV);
+    const uint rows = FUSED ? 1u : (uint)step[STEP_ROWS];
+    p.there = p.row < rows;
+    p.position = p.there ? (uint)step_position<R>(step, p.row) : 0u;
+    const uint first = first_key<WINDOW>(p.position), part = first / PART + id.tg_z;
+    p.begin = max(part * PART, first);
+    p.end = min((part + 1) * PART, p.position + 1);
+    p.old = rows == 1u ? min(p.end, p.position) : 0u;
+    p.cached = ((ulong)(p.there ? step_slot<R>(step, p.row) : 0) * KV + p.kv) * ((ulong)CAP * HD);
+    return p;
+}
+
+// What queries and keys are turned and normed with, loaded before the launch before has ended.
+template <class T, class P, int HD> struct OwnTurn {
+    typedef HeadTurn<T, HD, P::half> Turn;
+    Turn turn;
+    float qw[Turn::OWN], kw[Turn::OWN];
+    FK_FN void load(THREAD const AttentionInputs<T>& in, uint position, Ids id) {
+        FK_UNROLL for (uint j = 0; j < Turn::OWN; ++j) qw[j] = kw[j] = 0.0f;
+        turn.load(in.rope + (ulong)position * (2 * P::half), id);
+        if (P::q_kind < 3) Turn::weights(in.q_norm, qw, id);
+        if (P::k_kind < 3 && P::writes) Turn::weights(in.k_norm, kw, id);
+    }
+};
+
 // A threadgroup's query heads as P says, into own[head of GP][HD], and where `makes` the row's key and value, into
 // own[GP] and own[GP + 1], and by the first threadgroup of a kv head into the cache, at `cached`. GROUP: query heads of a
 // kv head. After these come HD floats for each simdgroup.
 template <class T, class P, int GROUP, int HD, int GP, int NT>
-FK_FN void prepare_own(THREAD const AttentionInputs<T>& in, uint head, uint kv, bool makes, ulong cached, THREAD const HeadTurn<T, HD, P::half>& turn, THREAD const float* qw, THREAD const float* kw,
-                       THREADGROUP float* own, Ids id) {
+FK_FN void prepare_own(THREAD const AttentionInputs<T>& in, uint head, uint kv, bool makes, ulong cached, THREAD const OwnTurn<T, P, HD>& with, THREADGROUP float* own, Ids id) {
     typedef HeadTurn<T, HD, P::half> Turn;
     THREADGROUP float* h = own + (GP + 2 + id.sg) * HD;
     for (uint item = id.sg; item < GP + (makes ? 2u : 0u); item += NT / 32) {   // the same for a simdgroup
         float x[Turn::OWN];
         const bool is_q = item < GP, is_v = item == GP + 1;
         const float factor = Turn::read(is_q ? in.q + (ulong)(head + item) * (P::gated ? 2 * HD : HD) : is_v && !P::v_from_k ? in.v + (ulong)kv * HD : in.k + (ulong)kv * HD, in.eps, x, id);
-        if (is_q) turn.template turn<P::q_kind>(qw, factor, h, x, id);
-        else if (!is_v) turn.template turn<P::k_kind>(kw, factor, h, x, id);
+        if (is_q) with.turn.template turn<P::q_kind>(with.qw, factor, h, x, id);
+        else if (!is_v) with.turn.template turn<P::k_kind>(with.kw, factor, h, x, id);
         FK_UNROLL for (uint j = 0; j < Turn::OWN; ++j) {
             const uint d = id.lane + 32 * j;
             if (d >= HD) continue;
@@ -326,37 +362,25 @@ FK_FN void prepare_own(THREAD const AttentionInputs<T>& in, uint head, uint kv, 
     }
 }
 
-// A part of PART positions for GP query heads that share a kv head: tg_x heads / GP, tg_y row, tg_z part (counted
-// from the first that the row sees). Parts are cut at multiples of PART, so a row's bits depend on the row alone.
+// A part of PART positions (DecodePart) for GP query heads that share a kv head. A row's bits depend on the row alone.
 // partial: [row][head][parts][HEADER + HD]: maximum, sum, then the sums of values.
 // FUSED (steps of one row): every threadgroup prepares its query heads as P says, and the one that has the row's own
-// position its key and value. own: (GP + 2 + NT / 32) * HD floats. HG: heads whose sums are gathered at a time. In a step of one row the cache before its position
-// does not depend on the launch before.
+// position its key and value. own: (GP + 2 + NT / 32) * HD floats. In a step of one row the cache before
+// its position does not depend on the launch before. HG: heads whose sums are gathered at a time.
 enum { PART_HEADER = 4 };
 template <class T, class P, int FUSED, int HEADS, int KV, int HD, int GP, int HG, int PART, int PARTS, int WINDOW, int CAP, int R, int NT>
 FK_FN void attention_decode(THREAD const AttentionInputs<T>& in, THREADGROUP float* w, THREADGROUP float* red, THREADGROUP float* stats, THREADGROUP float* own, Ids id) {
     typedef Attend<T, HD, GP, PART, NT> At;
-    typedef HeadTurn<T, HD, P::half> Turn;
-    const uint head = id.tg_x * GP, row = id.tg_y, kv = head / (HEADS / KV);
-    const uint rows = FUSED ? 1u : (uint)in.step[STEP_ROWS];
-    const bool there = row < rows;
-    const uint position = there ? (uint)step_position<R>(in.step, row) : 0u, first = first_key<WINDOW>(position);
-    const uint part = first / PART + id.tg_z;
-    const uint begin = max(part * PART, first), end = min((part + 1) * PART, position + 1), old = rows == 1u ? min(end, position) : 0u;
-    const ulong cached = ((ulong)(there ? step_slot<R>(in.step, row) : 0) * KV + kv) * ((ulong)CAP * HD);
+    const DecodePart part = decode_part<FUSED, HEADS, KV, HD, GP, PART, WINDOW, CAP, R>(in.step, id);
+    const uint head = part.head, row = part.row, position = part.position, begin = part.begin, end = part.end, old = part.old;
+    const ulong cached = part.cached;
     uint4 kr[At::KR], vr[At::VR];
     At::load_keys(in.keys + cached, begin, begin, old, kr, id);
     At::load_values(in.values + cached, begin, begin, old, vr, id);
-    Turn turn;
-    float qw[Turn::OWN], kw[Turn::OWN];
-    FK_UNROLL for (uint j = 0; j < Turn::OWN; ++j) qw[j] = kw[j] = 0.0f;
-    if (FUSED) {
-        turn.load(in.rope + (ulong)position * (2 * P::half), id);
-        if (P::q_kind < 3) Turn::weights(in.q_norm, qw, id);
-        if (P::k_kind < 3 && P::writes) Turn::weights(in.k_norm, kw, id);
-    }
+    OwnTurn<T, P, HD> turn;
+    if (FUSED) turn.load(in, position, id);
     FK_WAIT_INPUTS();
-    if (!there || begin >= end) return;
+    if (!part.there || begin >= end) return;
     const uint from = max(begin, old), at = FUSED && P::writes && end == position + 1 ? position : 0xffffffffu;   // `at`: made here
     At::load_keys(in.keys + cached, begin, from, min(end, at), kr, id);
     At::load_values(in.values + cached, begin, from, min(end, at), vr, id);
@@ -368,7 +392,7 @@ FK_FN void attention_decode(THREAD const AttentionInputs<T>& in, THREADGROUP flo
     THREADGROUP float* own_k = own + GP * HD;
     THREADGROUP float* own_v = own_k + HD;
     if (FUSED) {
-        prepare_own<T, P, HEADS / KV, HD, GP, NT>(in, head, kv, at == position, cached + (ulong)position * HD, turn, qw, kw, own, id);
+        prepare_own<T, P, HEADS / KV, HD, GP, NT>(in, head, part.kv, at == position, cached + (ulong)position * HD, turn, own, id);
         FK_BARRIER();
         At::own_query(own, qf, id);
         if (at == position) {

@@ -73,29 +73,18 @@ template <class T, class P, int FUSED, int HEADS, int KV, int HD, int GP, int PA
 
     // merged: SG * GP * (HD + 2) floats; own_: (GP + 2 + SG) * HD floats (FUSED).
     static FK_FN void run(const AttentionInputs<T>& in, float* merged, float* own_, Ids id) {
-        typedef HeadTurn<T, HD, P::half> Turn;
-        const uint head = id.tg_x * GP, row = id.tg_y, kv = head / (HEADS / KV);
-        const uint rows = FUSED ? 1u : (uint)in.step[STEP_ROWS];
-        const bool there = row < rows;
-        const uint position = there ? (uint)step_position<R>(in.step, row) : 0u, first = first_key<WINDOW>(position);
-        const uint part = first / PART + id.tg_z;
-        const uint begin = max(part * PART, first), end = min((part + 1) * PART, position + 1), old = rows == 1u ? min(end, position) : 0u;
-        const ulong cached = ((ulong)(there ? step_slot<R>(in.step, row) : 0) * KV + kv) * ((ulong)CAP * HD);
+        const DecodePart part = decode_part<FUSED, HEADS, KV, HD, GP, PART, WINDOW, CAP, R>(in.step, id);
+        const uint head = part.head, row = part.row, position = part.position, begin = part.begin, end = part.end, old = part.old;
+        const ulong cached = part.cached;
         const S *keys = in.keys + cached, *values = in.values + cached;
         uint base = begin + id.sg * 16;
         uint4 k[2 * KC], v[4 * VC];
         load_keys(keys, base, begin, old, true, k, id);
         load_values(values, base, begin, old, true, v, id);
-        Turn turn;
-        float qw[Turn::OWN], kw[Turn::OWN];
-        FK_UNROLL for (uint j = 0; j < Turn::OWN; ++j) qw[j] = kw[j] = 0.0f;
-        if (FUSED) {
-            turn.load(in.rope + (ulong)position * (2 * P::half), id);
-            if (P::q_kind < 3) Turn::weights(in.q_norm, qw, id);
-            if (P::k_kind < 3 && P::writes) Turn::weights(in.k_norm, kw, id);
-        }
+        OwnTurn<T, P, HD> turn;
+        if (FUSED) turn.load(in, position, id);
         FK_WAIT_INPUTS();
-        if (!there || begin >= end) return;
+        if (!part.there || begin >= end) return;
         const uint at = FUSED && P::writes && end == position + 1 ? position : 0xffffffffu, to = min(end, at);
         const uint from = max(begin, old);
         if (from < to) {
@@ -105,7 +94,7 @@ template <class T, class P, int FUSED, int HEADS, int KV, int HD, int GP, int PA
         float *own_k = own_ + GP * HD, *own_v = own_k + HD;
         uint4 q[KC];
         if (FUSED) {
-            prepare_own<T, P, HEADS / KV, HD, GP, NT>(in, head, kv, at == position, cached + (ulong)position * HD, turn, qw, kw, own_, id);
+            prepare_own<T, P, HEADS / KV, HD, GP, NT>(in, head, part.kv, at == position, cached + (ulong)position * HD, turn, own_, id);
             FK_BARRIER();
             FK_UNROLL for (uint c = 0; c < KC; ++c) q[c] = id.lane / 4 < GP ? own_chunk(own_ + id.lane / 4 * HD, id.lane % 4 + 4 * c) : make_u4(0u, 0u, 0u, 0u);
         } else {
