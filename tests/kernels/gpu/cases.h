@@ -55,6 +55,15 @@ inline void expect_close(const Array& got, const Array& wanted, std::size_t coun
     }
 }
 
+// By the name that all_formats() gives it.
+NamedFormat named(const std::string& name);
+
+// Calls fn with each of `tiles`, or with one of them in turns.
+template <typename Tile, typename Fn>
+void in_turns(const std::vector<Tile>& tiles, bool every, std::size_t& turn, Fn&& fn) {
+    for (std::size_t i = 0; i < (every ? tiles.size() : 1); ++i, ++turn) fn(tiles[every ? i : turn * 5 % tiles.size()]);
+}
+
 inline gpu::Common common(DType type, int max_rows) {
     gpu::Common c;
     c.type = type;

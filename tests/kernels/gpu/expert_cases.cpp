@@ -324,12 +324,10 @@ std::vector<GpuCase> simd_expert_cases(bool full) {
         gpu::MatvecShape g;
         g.w = &w;
         g.epilogue = s.fused ? Epilogue::act_mul : Epilogue::none;
-        const std::vector<gpu::SimdTile> tiles = gpu::simd_tiles(c, g);
-        for (std::size_t i = 0; i < (every ? tiles.size() : 1); ++i) {
-            s.simd = tiles[every ? i : turn * 5 % tiles.size()];
+        in_turns(gpu::simd_tiles(c, g), every, turn, [&](const gpu::SimdTile& tile) {
+            s.simd = tile;
             cases.push_back(product_case(f, s));
-            ++turn;
-        }
+        });
     };
     for (const NamedFormat& f : all_formats()) {
         if (f.tiled || (!full && f.name != "gguf bf16" && f.name != "gguf f32" && f.name != "gguf q4_0" && f.name != "gguf q6_k" && f.name != "gguf nvfp4" && f.name != "mlx mxfp8")) continue;

@@ -88,20 +88,32 @@ GpuCase convolved_product(const WeightFormat& format, int k_heads, int v_heads, 
             }};
 }
 
-struct Form { bool q_norm, k_norm, gated, v_norm, v_from_k, writes; int half; NormFormula formula; };
+constexpr int kCapacity = 320;
 
-// One row's attention with its preparation, and gates with the merging of parts.
-GpuCase whole_attention(int heads, int kv, int head_dim, int position, int window, DType type, const Form& f, bool tensor = false) {
-    constexpr int capacity = 320;
-    gpu::Common c = common(type, 1);
+gpu::Common attending(DType type, int max_rows, bool tensor) {
+    gpu::Common c = common(type, max_rows);
     if (tensor) c.limits.tensor = gpu::Tensor::mma_sync;
+    return c;
+}
+
+gpu::AttentionShape decode_shape(int heads, int kv, int head_dim, int window) {
     gpu::AttentionShape s;
     s.n_heads = heads;
     s.n_kv_heads = kv;
     s.head_dim = head_dim;
-    s.capacity = capacity;
+    s.capacity = kCapacity;
     s.scale = 0.2f;
     s.window = window;
+    s.eps = 1e-6f;
+    return s;
+}
+
+struct Form { bool q_norm, k_norm, gated, v_norm, v_from_k, writes; int half; NormFormula formula; };
+
+// One row's attention with its preparation, and gates with the merging of parts.
+GpuCase whole_attention(int heads, int kv, int head_dim, int position, int window, DType type, const Form& f, bool tensor = false) {
+    const gpu::Common c = attending(type, 1, tensor);
+    gpu::AttentionShape s = decode_shape(heads, kv, head_dim, window);
     s.q_norm = f.q_norm;
     s.k_norm = f.k_norm;
     s.gated = f.gated;
@@ -110,20 +122,19 @@ GpuCase whole_attention(int heads, int kv, int head_dim, int position, int windo
     s.writes = f.writes;
     s.rope_half = f.half;
     s.formula = f.formula;
-    s.eps = 1e-6f;
     const gpu::Kernel prepare = gpu::qk_prepare(c, s), apart = gpu::attention_decode(c, s), gated_merge = gpu::attention_combine(c, s);
     s.fused = true;
     const gpu::Kernel fused = gpu::attention_decode(c, s);
     s.gated = false;
     const gpu::Kernel merge = gpu::attention_combine(c, s), gate = gpu::head_gate(c, heads, head_dim);
     return {fmt::format("whole attention {}:{} x {} at {} window {} {}", heads, kv, head_dim, position, window, name_of(type)), {prepare, apart, fused, merge, gate, gated_merge}, [=](GpuDevice& device, int order) {
-                const std::size_t qs = static_cast<std::size_t>(heads * head_dim), ks = static_cast<std::size_t>(kv * head_dim), cache = 3 * ks * capacity;
+                const std::size_t qs = static_cast<std::size_t>(heads * head_dim), ks = static_cast<std::size_t>(kv * head_dim), cache = 3 * ks * kCapacity;
                 Array q(type, normal(f.gated ? 2 * qs : qs, type, 1)), k(type, normal(ks, type, 2)), v(type, normal(ks, type, 3)), query(type, qs);
                 Array keys(type, normal(cache, type, 4)), values(type, normal(cache, type, 5)), keys2(type, normal(cache, type, 4)), values2(type, normal(cache, type, 5));
-                const std::size_t words = gpu::attention_partial_bytes(1, heads, head_dim, capacity) / 4;
+                const std::size_t words = gpu::attention_partial_bytes(1, heads, head_dim, kCapacity) / 4;
                 Array partial(DType::f32, words), partial2(DType::f32, words), y(type, qs), wanted(type, qs);
                 const std::vector<float> qn = normal(static_cast<std::size_t>(head_dim), DType::f32, 6), kn = normal(static_cast<std::size_t>(head_dim), DType::f32, 7),
-                                         angles = normal(static_cast<std::size_t>(capacity * 2 * f.half), DType::f32, 8);
+                                         angles = normal(static_cast<std::size_t>(kCapacity * 2 * f.half), DType::f32, 8);
                 Rows step;
                 step.add(1, position, 1);
                 Bindings b;
@@ -152,21 +163,12 @@ GpuCase whole_attention(int heads, int kv, int head_dim, int position, int windo
 // Decode attention whose last threadgroup merges the parts, against a merge in a launch of its own; twice, because the
 // words in which threadgroups arrive must be as before. rows: {slot, position, count}.
 GpuCase merged_attention(int heads, int kv, int head_dim, const std::vector<std::array<int, 3>>& positions, int window, DType type, bool prepares, bool gates, bool tensor = false) {
-    constexpr int capacity = 320;
     Rows rows;
     for (const auto& [slot, position, count] : positions) rows.add(slot, position, count);
     const int m = rows.step().m;
-    gpu::Common c = common(type, m);
-    if (tensor) c.limits.tensor = gpu::Tensor::mma_sync;
-    gpu::AttentionShape s;
-    s.n_heads = heads;
-    s.n_kv_heads = kv;
-    s.head_dim = head_dim;
-    s.capacity = capacity;
-    s.scale = 0.2f;
-    s.window = window;
+    const gpu::Common c = attending(type, m, tensor);
+    gpu::AttentionShape s = decode_shape(heads, kv, head_dim, window);
     s.rope_half = head_dim / 2;
-    s.eps = 1e-6f;
     s.fused = prepares;
     s.gated = prepares && gates;
     const gpu::Kernel apart = gpu::attention_decode(c, s);
@@ -175,16 +177,16 @@ GpuCase merged_attention(int heads, int kv, int head_dim, const std::vector<std:
     const gpu::Kernel merges = gpu::attention_decode(c, s);
     s.gated = gates;
     const gpu::Kernel merge = gpu::attention_combine(c, s);
-    EXPECT_EQ(gpu::attention_merged(capacity, window), INT_MAX);
+    EXPECT_EQ(gpu::attention_merged(kCapacity, window), INT_MAX);
     return {fmt::format("merging attention {}:{} x {} rows {} from {} window {} {}{}{}", heads, kv, head_dim, m, positions[0][1], window, name_of(type), prepares ? " prepares" : "", gates ? " gates" : ""),
             {apart, merges, merge}, [=](GpuDevice& device, int order) {
-                const std::size_t qs = static_cast<std::size_t>(m * heads * head_dim), ks = static_cast<std::size_t>(m * kv * head_dim), cache = static_cast<std::size_t>(3 * kv * head_dim * capacity);
+                const std::size_t qs = static_cast<std::size_t>(m * heads * head_dim), ks = static_cast<std::size_t>(m * kv * head_dim), cache = static_cast<std::size_t>(3 * kv * head_dim * kCapacity);
                 Array q(type, normal(prepares && gates ? 2 * qs : qs, type, 1)), gate(type, normal(2 * qs, type, 2)), k(type, normal(ks, type, 3)), v(type, normal(ks, type, 4));
                 Array keys(type, normal(cache, type, 5)), values(type, normal(cache, type, 6)), y(type, qs), wanted(type, qs);
-                const std::size_t words = gpu::attention_partial_bytes(m, heads, head_dim, capacity) / 4;
+                const std::size_t words = gpu::attention_partial_bytes(m, heads, head_dim, kCapacity) / 4;
                 Array partial(DType::f32, words), partial2(DType::f32, words);
                 std::vector<std::uint32_t> arrivals(static_cast<std::size_t>(m * heads));
-                const std::vector<float> angles = normal(static_cast<std::size_t>(capacity * head_dim), DType::f32, 8);
+                const std::vector<float> angles = normal(static_cast<std::size_t>(kCapacity * head_dim), DType::f32, 8);
                 const StepRows step = rows.step();
                 Bindings b;
                 b.add("q", q).add("k", k).add("v", v).add("keys", keys).add("values", values).add("partial", partial).floats("rope_angles", angles);
@@ -198,13 +200,6 @@ GpuCase merged_attention(int heads, int kv, int head_dim, const std::vector<std:
                     for (const std::uint32_t a : arrivals) EXPECT_EQ(a, 0u);
                 }
             }};
-}
-
-WeightFormat format(const char* name) {
-    for (const NamedFormat& f : all_formats())
-        if (f.name == name) return f.format;
-    ADD_FAILURE() << "no format " << name;
-    return {};
 }
 
 GpuCase combined_residual(int rows, int width, bool shared, DType type) {
@@ -239,10 +234,10 @@ std::vector<GpuCase> codes_fusion_cases() {
     for (const DType type : {DType::bf16, DType::f16})
         for (const char* name : {"gguf q4_0", "gguf q4_1"})
             for (const int rows : {1, 4, 8}) {
-                cases.push_back(gated_product(format(name), 3, 32, 13, type, rows, false, Tiles::codes));
-                cases.push_back(gated_product(format(name), 2, 128, 18, type, rows, true, Tiles::codes));
-                cases.push_back(convolved_product(format(name), 1, 2, 16, 96, type, rows, Tiles::codes));
-                cases.push_back(convolved_product(format(name), 2, 2, 8, 64, type, rows, Tiles::codes));
+                cases.push_back(gated_product(named(name).format, 3, 32, 13, type, rows, false, Tiles::codes));
+                cases.push_back(gated_product(named(name).format, 2, 128, 18, type, rows, true, Tiles::codes));
+                cases.push_back(convolved_product(named(name).format, 1, 2, 16, 96, type, rows, Tiles::codes));
+                cases.push_back(convolved_product(named(name).format, 2, 2, 8, 64, type, rows, Tiles::codes));
             }
     return cases;
 }
@@ -272,10 +267,10 @@ std::vector<GpuCase> fusion_cases(bool full) {
         for (const char* name : {"gguf bf16", "gguf q4_0"}) {
             if (!full && type == DType::f16) continue;
             for (const int rows : {1, 4}) {
-                cases.push_back(gated_product(format(name), 3, 32, 13, type, rows, false, Tiles::small));
-                cases.push_back(gated_product(format(name), 2, 128, 18, type, rows, true, Tiles::large));
-                cases.push_back(convolved_product(format(name), 1, 2, 16, 96, type, rows, Tiles::small));
-                cases.push_back(convolved_product(format(name), 2, 2, 8, 64, type, rows, Tiles::large));
+                cases.push_back(gated_product(named(name).format, 3, 32, 13, type, rows, false, Tiles::small));
+                cases.push_back(gated_product(named(name).format, 2, 128, 18, type, rows, true, Tiles::large));
+                cases.push_back(convolved_product(named(name).format, 1, 2, 16, 96, type, rows, Tiles::small));
+                cases.push_back(convolved_product(named(name).format, 2, 2, 8, 64, type, rows, Tiles::large));
             }
         }
     for (const DType type : types())

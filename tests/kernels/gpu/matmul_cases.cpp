@@ -160,13 +160,6 @@ GpuCase matmul_case(const NamedFormat& format, Shape s, bool matrix) {
             }};
 }
 
-NamedFormat named(const std::string& name) {
-    for (const NamedFormat& f : all_formats())
-        if (f.name == name) return f;
-    ADD_FAILURE() << "no format " << name;
-    return all_formats()[0];
-}
-
 // Every epilogue, norm and flag on a few formats.
 void add_epilogues(std::vector<GpuCase>& cases, DType type, bool matrix, int rows, int variant) {
     for (const char* name : {"gguf bf16", "gguf q4_0", "gguf q6_k"}) {
@@ -194,6 +187,13 @@ void add_epilogues(std::vector<GpuCase>& cases, DType type, bool matrix, int row
 }
 
 }  // namespace
+
+NamedFormat named(const std::string& name) {
+    for (const NamedFormat& f : all_formats())
+        if (f.name == name) return f;
+    ADD_FAILURE() << "no format " << name;
+    return all_formats()[0];
+}
 
 std::vector<GpuCase> matvec_cases(bool full) {
     std::vector<GpuCase> cases;
@@ -468,12 +468,10 @@ std::vector<GpuCase> simd_cases(bool full) {
     // One tile, or all of them.
     const auto add = [&](const NamedFormat& f, Shape s, bool every) {
         s.tensor = gpu::Tensor::simdgroup;
-        const std::vector<gpu::SimdTile> tiles = tiles_of(f, s.type, s.epilogue);
-        for (std::size_t i = 0; i < (every ? tiles.size() : 1); ++i) {
-            s.simd = tiles[every ? i : turn * 5 % tiles.size()];
+        in_turns(tiles_of(f, s.type, s.epilogue), every, turn, [&](const gpu::SimdTile& tile) {
+            s.simd = tile;
             cases.push_back(matmul_case(f, s, true));
-            ++turn;
-        }
+        });
     };
     for (const NamedFormat& f : all_formats()) {
         if (f.tiled || (!full && f.name.find("gguf") != 0 && f.name.find("mxfp8") == std::string::npos && f.name.find("/64 bf16") == std::string::npos)) continue;
@@ -544,12 +542,10 @@ std::vector<GpuCase> matmul2d_cases(bool full) {
         EXPECT_FALSE(gpu::matmul2d_fits(c, g)) << "without the capability";
         c.limits.matmul2d = true;
         if (!gpu::matmul2d_fits(c, g)) return;
-        const std::vector<gpu::SimdTile> tiles = gpu::matmul2d_tiles(c, g);
-        for (std::size_t i = 0; i < (every ? tiles.size() : 1); ++i) {
-            s.simd = tiles[every ? i : turn * 5 % tiles.size()];
+        in_turns(gpu::matmul2d_tiles(c, g), every, turn, [&](const gpu::SimdTile& tile) {
+            s.simd = tile;
             cases.push_back(matmul_case(f, s, true));
-            ++turn;
-        }
+        });
     };
     constexpr std::array rows_in_turn{9, 33, 65};
     for (const NamedFormat& f : all_formats()) {
