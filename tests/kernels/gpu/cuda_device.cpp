@@ -56,40 +56,25 @@ class CudaDevice final : public GpuDevice {
     }
     std::string run(const gpu::Kernel& kernel, Bindings& bindings, const StepRows& step, int max_rows, int) override {
         const cuda::Function function = functions_.at(kernel.name);
-        std::vector<std::int32_t> record(gpu::step_words(max_rows), -1);
-        gpu::write_step(step, max_rows, record.data());
-        // Buffers that several parameters share are one on the device too.
-        struct Copy { void* host; std::size_t bytes; cuda::Pointer device; bool written; };
-        std::vector<Copy> copies;
-        std::vector<std::size_t> which;
-        for (const gpu::Param& p : kernel.params) {
-            Bindings::Span span{record.data(), record.size() * sizeof(std::int32_t)};
-            if (p.name != "step") {
-                const auto it = bindings.buffers.find(p.name);
-                if (it == bindings.buffers.end()) return "the test binds no buffer " + p.name;
-                span = it->second;
-            }
-            std::size_t i = 0;
-            while (i < copies.size() && copies[i].host != span.data) ++i;
-            if (i == copies.size()) {
-                copies.push_back({span.data, span.bytes, 0, false});
-                cuda::check(d_->alloc(&copies[i].device, std::max<std::size_t>(span.bytes, 16)), "allocate");
-                cuda::check(d_->to_device(copies[i].device, span.data, span.bytes, stream_), "copy");
-            }
-            copies[i].written = copies[i].written || p.written;
-            which.push_back(i);
+        const LaunchBuffers launch(kernel, bindings, step, max_rows);
+        if (!launch.missing.empty()) return launch.missing;
+        std::vector<cuda::Pointer> copies;
+        for (const LaunchBuffers::Buffer& b : launch.buffers) {
+            copies.push_back(0);
+            cuda::check(d_->alloc(&copies.back(), std::max<std::size_t>(b.bytes, 16)), "allocate");
+            cuda::check(d_->to_device(copies.back(), b.data, b.bytes, stream_), "copy");
         }
         std::vector<void*> arguments;
-        for (const std::size_t i : which) arguments.push_back(&copies[i].device);
+        for (const std::size_t i : launch.which) arguments.push_back(&copies[i]);
         const gpu::GridSize grid = gpu::grid_size(kernel.grid, step);
         const auto dynamic = static_cast<unsigned>(kernel.dynamic_bytes());
         if (dynamic > 0) cuda::check(d_->function_attribute(function, cuda::kDynamicShared, static_cast<int>(dynamic)), "give shared memory");
         cuda::LaunchConfig config{grid.x, grid.y, grid.z, static_cast<unsigned>(kernel.threads), 1, 1, dynamic, stream_, nullptr, 0};
         cuda::check(d_->launch(&config, function, arguments.data(), nullptr), "launch a kernel");
-        for (const Copy& c : copies)
-            if (c.written) cuda::check(d_->to_host(c.host, c.device, c.bytes, stream_), "copy back");
+        for (std::size_t i = 0; i < copies.size(); ++i)
+            if (launch.buffers[i].written) cuda::check(d_->to_host(launch.buffers[i].data, copies[i], launch.buffers[i].bytes, stream_), "copy back");
         cuda::check(d_->stream_synchronize(stream_), "run a kernel");
-        for (const Copy& c : copies) cuda::check(d_->free(c.device), "free");
+        for (const cuda::Pointer c : copies) cuda::check(d_->free(c), "free");
         return "";
     }
     int orders() const override { return d_ ? 1 : 0; }   // without a GPU: compiled only

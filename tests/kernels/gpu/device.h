@@ -35,6 +35,38 @@ struct Bindings {
     }
 };
 
+// What a launch of a kernel reads and writes: the step's record, and what the test binds by the parameters' names. Buffers
+// that several parameters share are one.
+struct LaunchBuffers {
+    struct Buffer { void* data; std::size_t bytes; bool written; };
+    std::vector<std::int32_t> record;
+    std::vector<Buffer> buffers;
+    std::vector<std::size_t> which;   // of `buffers`, for each parameter
+    std::string missing;              // not empty: what the test binds no buffer for
+
+    LaunchBuffers(const gpu::Kernel& kernel, const Bindings& bindings, const StepRows& step, int max_rows) : record(gpu::step_words(max_rows), -1) {
+        gpu::write_step(step, max_rows, record.data());
+        for (const gpu::Param& p : kernel.params) {
+            Bindings::Span span{record.data(), record.size() * sizeof(std::int32_t)};
+            if (p.name != "step") {
+                const auto it = bindings.buffers.find(p.name);
+                if (it == bindings.buffers.end()) {
+                    missing = "the test binds no buffer " + p.name;
+                    return;
+                }
+                span = it->second;
+            }
+            std::size_t i = 0;
+            while (i < buffers.size() && buffers[i].data != span.data) ++i;
+            if (i == buffers.size()) buffers.push_back({span.data, span.bytes, false});
+            buffers[i].written = buffers[i].written || p.written;
+            which.push_back(i);
+        }
+    }
+    LaunchBuffers(const LaunchBuffers&) = delete;   // buffers hold the record's address
+    LaunchBuffers& operator=(const LaunchBuffers&) = delete;
+};
+
 class GpuDevice {
   public:
     virtual ~GpuDevice() = default;

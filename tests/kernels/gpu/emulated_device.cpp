@@ -34,8 +34,8 @@ class EmulatedDevice final : public GpuDevice {
     std::string run(const gpu::Kernel& kernel, Bindings& bindings, const StepRows& step, int max_rows, int order) override {
         const auto entry = compiled_.entries.find(kernel.name);
         if (entry == compiled_.entries.end()) return "the kernel was not compiled";
-        std::vector<std::int32_t> record(gpu::step_words(max_rows), -1);
-        gpu::write_step(step, max_rows, record.data());
+        const LaunchBuffers bound(kernel, bindings, step, max_rows);
+        if (!bound.missing.empty()) return bound.missing;
         metal_emu::Launch launch;
         launch.entry = entry->second;
         launch.name = kernel.name.c_str();
@@ -50,20 +50,11 @@ class EmulatedDevice final : public GpuDevice {
         launch.grid[2] = grid.z;
         launch.threads[0] = static_cast<std::uint32_t>(kernel.threads);
         for (std::size_t i = 0; i < kernel.params.size(); ++i) {
-            const gpu::Param& p = kernel.params[i];
-            Bindings::Span span{record.data(), record.size() * sizeof(std::int32_t)};
-            if (p.name != "step") {
-                const auto it = bindings.buffers.find(p.name);
-                if (it == bindings.buffers.end()) return "the test binds no buffer " + p.name;
-                span = it->second;
-            }
-            launch.buffers[i] = span.data;
-            launch.bytes[i] = span.bytes;
-            launch.read_only[i] = !p.written;
-            launch.constant[i] = !p.written;
-            // A buffer that is also written through another parameter must be tracked.
-            for (const gpu::Param& q : kernel.params)
-                if (q.written && bindings.buffers[q.name].data == span.data) launch.constant[i] = false;
+            const LaunchBuffers::Buffer& b = bound.buffers[bound.which[i]];
+            launch.buffers[i] = b.data;
+            launch.bytes[i] = b.bytes;
+            launch.read_only[i] = !kernel.params[i].written;
+            launch.constant[i] = !b.written;   // one that is also written through another parameter must be tracked
         }
         metal_emu::memory_barrier();
         std::string findings;

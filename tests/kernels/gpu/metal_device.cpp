@@ -25,28 +25,16 @@ class MetalTestDevice final : public GpuDevice {
         }
     }
     std::string run(const gpu::Kernel& kernel, Bindings& bindings, const StepRows& step, int max_rows, int) override {
-        std::vector<std::int32_t> record(gpu::step_words(max_rows), -1);
-        gpu::write_step(step, max_rows, record.data());
-        // Buffers that several parameters share are one on the device too.
-        struct Copy { void* host; std::size_t bytes; std::shared_ptr<metal::Buffer> device; bool written; };
-        std::vector<Copy> copies;
-        std::vector<metal::Binding> bound;
-        for (const gpu::Param& p : kernel.params) {
-            Bindings::Span span{record.data(), record.size() * sizeof(std::int32_t)};
-            if (p.name != "step") {
-                const auto it = bindings.buffers.find(p.name);
-                if (it == bindings.buffers.end()) return "the test binds no buffer " + p.name;
-                span = it->second;
-            }
-            auto copy = std::find_if(copies.begin(), copies.end(), [&](const Copy& c) { return c.host == span.data; });
-            if (copy == copies.end()) {
-                copy = copies.insert(copy, {span.data, span.bytes, device_->allocate(span.bytes, "test"), false});
-                std::memcpy(copy->device->contents(), span.data, span.bytes);
-                device_->make_resident({&copy->device, 1});
-            }
-            copy->written = copy->written || p.written;
-            bound.push_back({copy->device.get(), 0});
+        const LaunchBuffers launch(kernel, bindings, step, max_rows);
+        if (!launch.missing.empty()) return launch.missing;
+        std::vector<std::shared_ptr<metal::Buffer>> copies;
+        for (const LaunchBuffers::Buffer& b : launch.buffers) {
+            copies.push_back(device_->allocate(b.bytes, "test"));
+            std::memcpy(copies.back()->contents(), b.data, b.bytes);
+            device_->make_resident({&copies.back(), 1});
         }
+        std::vector<metal::Binding> bound;
+        for (const std::size_t i : launch.which) bound.push_back({copies[i].get(), 0});
         const metal::Pipeline& pipeline = *pipelines_.at(kernel.name);
         if (pipeline.most_threads() < kernel.threads) return "the GPU runs this kernel with " + std::to_string(pipeline.most_threads()) + " threads at most";
         const gpu::GridSize grid = gpu::grid_size(kernel.grid, step);
@@ -58,8 +46,8 @@ class MetalTestDevice final : public GpuDevice {
         } catch (const Error& e) {
             return e.what();
         }
-        for (const Copy& c : copies)
-            if (c.written) std::memcpy(c.host, c.device->contents(), c.bytes);
+        for (std::size_t i = 0; i < copies.size(); ++i)
+            if (launch.buffers[i].written) std::memcpy(launch.buffers[i].data, copies[i]->contents(), launch.buffers[i].bytes);
         return "";
     }
     int orders() const override { return 1; }

@@ -64,7 +64,7 @@ FK_FN void attention_merge(DEVICE const int* step, SHARED_DEVICE float* partial,
                 }
                 FK_UNROLL for (uint j = 0; j < VEC; ++j) s[j] = fma(w[g * (MOST + 1) + p], f[j], s[j]);
             }
-            FK_UNROLL for (uint j = 0; j < VEC; ++j) sum[j] = TURNS > 1 ? sum[j] + s[j] : s[j];
+            FK_UNROLL for (uint j = 0; j < VEC; ++j) sum[j] += s[j];
         }
         FK_UNROLL for (uint j = 0; j < VEC; ++j) {
             float v = sum[j] / w[g * (MOST + 1) + MOST];
