@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/paths.h"
@@ -13,12 +14,6 @@ namespace forge::tune {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::uint64_t fnv(std::string_view text) {
-    std::uint64_t hash = 14695981039346656037ull;
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-    return hash;
-}
 
 Json json_of(const Record& r) {
     Json choices = Json::array();
@@ -42,7 +37,7 @@ Record record_of(const Json& j) {
 }  // namespace
 
 std::filesystem::path record_path(const std::filesystem::path& folder, const RecordKey& key) {
-    return folder / fmt::format("{:016x}.json", fnv(key.device + "\n" + key.shape + "\n" + key.dtype));
+    return folder / fmt::format("{:016x}.json", fnv1a(key.device + "\n" + key.shape + "\n" + key.dtype));
 }
 
 std::optional<Record> load_record(const std::filesystem::path& folder, const RecordKey& key, std::string* why) {

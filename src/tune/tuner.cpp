@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "lower/lower.h"
@@ -106,9 +107,8 @@ class Tuner {
             names.push_back(std::move(text));
         }
         std::sort(names.begin(), names.end());
-        std::uint64_t hash = 14695981039346656037ull;
-        for (const char c : fmt::format("{}\n{}", s_.capacity <= 8192 ? "short" : s_.capacity <= 32768 ? "long" : "longest", fmt::join(names, "\n"))) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-        return fmt::format("{:016x}", hash);
+        const char* const context = s_.capacity <= 8192 ? "short" : s_.capacity <= 32768 ? "long" : "longest";
+        return fmt::format("{:016x}", fnv1a(fmt::format("{}\n{}", context, fmt::join(names, "\n"))));
     }
 
     // ---- an earlier record

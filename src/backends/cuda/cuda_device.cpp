@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/paths.h"
 #include "nvrtc.h"
@@ -18,12 +19,6 @@ const Driver& required_driver() {
     const Driver* d = load_driver(&reason);
     if (!d) fail(ErrorKind::unsupported, "device 'cuda' cannot be used here: {}", reason);
     return *d;
-}
-
-std::uint64_t fnv(std::string_view text) {
-    std::uint64_t hash = 14695981039346656037ull;
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-    return hash;
 }
 
 }  // namespace
@@ -63,7 +58,7 @@ std::uint64_t GpuContext::free_memory() const {
 }
 
 std::vector<char> GpuContext::code(const std::string& source) const {
-    const std::string key = fmt::format("{:016x}-sm{}-nvrtc{}-driver{}.cubin", fnv(source), capability_, nvrtc_version(), driver_version_);
+    const std::string key = fmt::format("{:016x}-sm{}-nvrtc{}-driver{}.cubin", fnv1a(source), capability_, nvrtc_version(), driver_version_);
     const std::filesystem::path path = cache_folder() / "cuda" / key;
     std::error_code ignored;
     if (std::filesystem::exists(path, ignored)) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace forge::gpu {
 
@@ -115,9 +116,7 @@ void name_kernel(Kernel& kernel_) {
     std::string all = kernel_.body + std::to_string(threads) + " " + std::to_string(kernel_.residents);
     for (const Param& p : kernel_.params) all += p.name + p.type + (p.written ? "w" : "");
     for (const Array& a : kernel_.arrays) all += a.name + a.type + std::to_string(a.count);
-    std::uint64_t hash = 14695981039346656037ull;
-    for (const char c : all) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-    kernel_.name = fmt::format("{}_{:016x}", kernel_.family, hash);
+    kernel_.name = fmt::format("{}_{:016x}", kernel_.family, fnv1a(all));
 }
 
 ProductNames product_parameters(EntryBuilder& b, const Common& c, const MatvecShape& s) {
