@@ -33,25 +33,17 @@ AttentionShape Binder::prepare_shape() const {
     return s;
 }
 
-AttentionShape Binder::prepared_shape(bool fused) const {
-    AttentionShape s = prepare_shape();
-    s.fused = fused;
-    return s;
-}
-
 Kernel Binder::decode_of(const AttentionShape& s, int rows) const { return launch_->variant(rows) ? chosen(attention_decode_ways(common_, s), rows) : attention_decode(common_, s); }
 
 // A step of one row prepares what it reads; more rows see each other's keys, so these are made first.
 void Binder::attention_and_prepare(GpuLaunch& out) {
     const bool one_fused = !wants(kPreparedBefore, 1);
-    if (one_fused) out.variants.push_back({1, {bound(decode_of(prepared_shape(true), 1))}});
+    AttentionShape s = prepare_shape();
+    s.fused = true;
+    if (one_fused) out.variants.push_back({1, {bound(decode_of(s, 1))}});
     if (one_fused && program_.max_rows == 1) return;
-    const AttentionShape s = prepared_shape(false);
-    BoundKernel prepare = bound(qk_prepare(common_, s)), decode = bound(decode_of(s, program_.max_rows));
-    const Buffer query{Place::arena, 0, 0, launch_->operand("query").buffer.offset};
-    for (std::size_t i = 0; i < decode.buffers.size(); ++i)
-        if (decode.kernel.params[i].name == "q") decode.buffers[i] = query;
-    out.variants.push_back({program_.max_rows, {std::move(prepare), std::move(decode)}});
+    s.fused = false;
+    out.variants.push_back({program_.max_rows, {bound(qk_prepare(common_, s)), bound_as(decode_of(s, program_.max_rows), {{"q", "query"}})}});
 }
 
 AttentionShape Binder::merged_shape() const {

@@ -109,7 +109,6 @@ class Binder {
     bool merges() const { return launch_->kernel == "attention_decode" && launch_->number("merges", 0) != 0; }
     AttentionShape attention_shape() const;
     AttentionShape prepare_shape() const;
-    AttentionShape prepared_shape(bool fused) const;
     AttentionShape merged_shape() const;
     Kernel decode_of(const AttentionShape& s, int rows) const;
     void qk_prepare_(GpuLaunch& out);
