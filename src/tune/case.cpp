@@ -41,7 +41,7 @@ int rows_of(const Case& c, const Part& part, ValueId value) {
 }
 
 bool outputs_of_tokens(const Part& part) {
-    if (part.plan.values[static_cast<std::size_t>(part.output())].rows != RowSpace::outputs) return false;
+    if (!part.of_outputs()) return false;
     return std::any_of(part.inputs.begin(), part.inputs.end(), [&](const PartInput& i) { return part.plan.values[static_cast<std::size_t>(i.value)].rows == RowSpace::tokens; });
 }
 
@@ -98,9 +98,8 @@ Case make_case(const Part& part, const Subject& subject, int max_rows, int rows,
     c.rows = rows;
     c.seed = seed;
     std::mt19937 random(seed);
-    const bool outputs = part.plan.values[static_cast<std::size_t>(part.output())].rows == RowSpace::outputs;
     const int m = outputs_of_tokens(part) ? std::min(max_rows, 2 * rows) : rows;
-    for (int i = 0; outputs && i < rows; ++i) c.output_rows.push_back(m >= 2 * rows ? 2 * i + 1 : m - rows + i);
+    for (int i = 0; part.of_outputs() && i < rows; ++i) c.output_rows.push_back(m >= 2 * rows ? 2 * i + 1 : m - rows + i);
     const std::int64_t limit = token_limit(part, subject);
     // Two sequences, the second nearer to its beginning.
     const int first = (m + 1) / 2;

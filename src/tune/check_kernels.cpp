@@ -1,10 +1,7 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <set>
 
-#include "base/error.h"
 #include "lower/lower.h"
 #include "tune/site.h"
 #include "verify.h"
@@ -13,22 +10,20 @@ namespace forge::tune {
 namespace {
 
 // A part of one of the two programs, with the names of its launches.
-struct Needed { Part part; LoweredPart lowered; bool many; int most_rows; };
+struct Needed { Part part; LoweredPart lowered; bool many; };
 
 std::vector<Needed> needed(const Subject& s) {
     std::vector<Needed> all;
     for (const bool many : {false, true}) {
-        const int rows = many ? s.many_rows : s.few_rows, outputs = many ? s.many_outputs : s.few_outputs;
-        if (rows == 0) continue;
+        if (s.rows(many) == 0) continue;
         std::set<std::string> known;   // the same kernels serve many layers
         for (const std::vector<std::size_t>& unit : units(s.plan(many))) {
             Part part = part_of(s.plan(many), unit);
-            LoweredPart lowered = lower_part(s.backend, s, s.weights, part, rows, outputs);
+            LoweredPart lowered = lower_part(s.backend, s, s.weights, part, s.rows(many), s.outputs(many));
             std::string name;
             for (const Launch& l : lowered.program.launches) name += site_name(lowered.program, l, s.weights) + "\n";
             if (!known.insert(name).second) continue;
-            const bool of_outputs = part.plan.values[static_cast<std::size_t>(part.output())].rows == RowSpace::outputs;
-            all.push_back({std::move(part), std::move(lowered), many, of_outputs ? std::min(rows, outputs) : rows});
+            all.push_back({std::move(part), std::move(lowered), many});
         }
     }
     return all;
@@ -60,22 +55,10 @@ std::vector<Check> check_kernels(const Subject& subject, std::span<const Choice>
         const std::string site = site_name(n.lowered.program, main_launch(n.lowered.program), subject.weights);
         check.kernel = kernels_of(n.lowered.program);
         check.shape = shape_name(site);
-        try {
-            const std::shared_ptr<Cache> cache = make_cache(subject.backend, n.part, subject);
-            Probe probe(subject.backend, subject, n.part, n.lowered, subject.weights, cache);
-            int done = 0;
-            for (int rows : checked_rows(n.many ? matvec_rows + 1 : 1, n.many ? subject.many_rows : subject.few_rows)) {
-                rows = std::min(rows, n.most_rows);
-                if (rows == done) continue;   // logits are of few rows
-                const Case c = make_case(n.part, subject, n.many ? subject.many_rows : subject.few_rows, rows, 29 + static_cast<unsigned>(rows));
-                const Difference d = compare_run(probe, *cache, subject, n.part, c, reference_run(subject, n.part, c, full ? kWholeBudget : kFastBudget));
-                check.worst = done == 0 ? d : worse(check.worst, d);
-                done = rows;
-            }
-            check.rows = check.worst.rows;
-        } catch (const Error& e) {
-            check.error = e.what();
-        }
+        const Verdict v = PartCheck(subject, n.part, n.many, full ? kWholeBudget : kFastBudget).check(n.lowered, checked_rows(n.many ? matvec_rows + 1 : 1, subject.rows(n.many)));
+        check.rows = v.worst.rows;
+        check.worst = v.worst;
+        check.error = v.error;
         // The variant that served the step in which it was farthest off.
         check.variant = "-";
         for (const Launch& l : n.lowered.program.launches)

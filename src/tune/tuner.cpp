@@ -192,13 +192,9 @@ class Tuner {
     void prepare() {
         std::vector<Program> programs;
         for (const Site& site : sites_) {
-            const LoweredPart lowered = Verifier::lowered(s_, site);
+            const SitePart own(s_, site, site.units.front());
             for (const std::size_t b : looked_at(site, o_.mode))
-                for (const std::string& name : site.buckets[b].names) {
-                    LoweredPart own = lowered;
-                    own.choose(site.name, {site.buckets[b].rows, name}, s_.weights);
-                    programs.push_back(std::move(own.program));
-                }
+                for (const std::string& name : site.buckets[b].names) programs.push_back(own.with({site.buckets[b].rows, name}).program);
         }
         s_.backend.prepare(programs, s_.weights, s_.layers, s_.capacity);
     }
@@ -351,12 +347,11 @@ void keep_common(std::vector<LaunchVariants>& buckets, const std::vector<LaunchV
 
 std::vector<Site> sites(const Subject& subject, bool many) {
     std::vector<Site> found;
-    const int rows = many ? subject.many_rows : subject.few_rows;
-    if (rows == 0) return found;
+    if (subject.rows(many) == 0) return found;
     LowerOptions options;
     options.type = subject.type;
-    options.max_rows = rows;
-    options.max_outputs = many ? subject.many_outputs : subject.few_outputs;
+    options.max_rows = subject.rows(many);
+    options.max_outputs = subject.outputs(many);
     const Program program = lower(subject.plan(many), subject.ropes, options, lower_target(subject.backend, subject.weights, subject.type, subject.capacity));
     std::map<std::size_t, std::vector<std::size_t>> unit_of_op;
     for (const std::vector<std::size_t>& unit : units(subject.plan(many)))

@@ -11,14 +11,8 @@
 namespace forge::tune {
 namespace {
 
-int rows_of(const Subject& s, const Site& site) { return site.many ? s.many_rows : s.few_rows; }
-int outputs_of(const Subject& s, const Site& site) { return site.many ? s.many_outputs : s.few_outputs; }
-
-// Rows that a step of the part can have: logits are fewer.
-int most_rows(const Subject& s, const Site& site, const Part& part) {
-    const bool outputs = part.plan.values[static_cast<std::size_t>(part.output())].rows == RowSpace::outputs;
-    return outputs ? std::min(rows_of(s, site), outputs_of(s, site)) : rows_of(s, site);
-}
+// Rows that a result of the part can have: logits are fewer.
+int most_rows(const Subject& s, const Part& part, bool many) { return part.of_outputs() ? std::min(s.rows(many), s.outputs(many)) : s.rows(many); }
 
 std::uint64_t weight_bytes(const Subject& s, const Part& part) {
     std::uint64_t bytes = 0;
@@ -43,10 +37,6 @@ std::vector<std::size_t> timed_ops(const Subject& s, const Site& site) {
     return ops;
 }
 
-}  // namespace
-
-std::string Verdict::text() const { return runs() ? fmt::format("{} row{}: {}", worst.rows, worst.rows == 1 ? "" : "s", worst.text()) : error; }
-
 Difference compare_run(Probe& probe, Cache& cache, const Subject& subject, const Part& part, const Case& c, const Result& wanted) {
     fill_cache(cache, part, subject, c);
     const Result got = probe.run(c);
@@ -57,35 +47,29 @@ Difference compare_run(Probe& probe, Cache& cache, const Subject& subject, const
     return d;
 }
 
-Verifier::Verifier(const Subject& subject, const Site& site, double budget)
-    : s_(subject), site_(site), part_(part_of(subject.plan(site.many), site.units.front())),
-      lowered_(lowered(subject, site)), max_rows_(most_rows(subject, site, part_)), budget_(budget), cache_(make_cache(subject.backend, part_, subject)) {}
+}  // namespace
 
-LoweredPart Verifier::lowered(const Subject& subject, const Site& site) {
-    const Part part = part_of(subject.plan(site.many), site.units.front());
-    return lower_part(subject.backend, subject, subject.weights, part, rows_of(subject, site), outputs_of(subject, site));
-}
+std::string Verdict::text() const { return runs() ? fmt::format("{} row{}: {}", worst.rows, worst.rows == 1 ? "" : "s", worst.text()) : error; }
 
-const Verifier::Wanted& Verifier::wanted(int rows, int depth) {
+const PartCheck::Wanted& PartCheck::wanted(int rows, int depth) {
     const auto it = wanted_.find({rows, depth});
     if (it != wanted_.end()) return it->second;
-    Case data = make_case(part_, s_, rows_of(s_, site_), rows, 17 + static_cast<unsigned>(rows), depth);
+    Case data = make_case(part_, s_, s_.rows(many_), rows, 17 + static_cast<unsigned>(rows), depth);
     Result result = reference_run(s_, part_, data, budget_);
     return wanted_.emplace(std::pair(rows, depth), Wanted{std::move(data), std::move(result)}).first->second;
 }
 
-Verdict Verifier::check(const VariantChoice& variant, const std::vector<int>& rows) {
+Verdict PartCheck::check(const LoweredPart& lowered, const std::vector<int>& rows) {
     Verdict verdict;
-    LoweredPart own = lowered_;
-    own.choose(site_.name, variant, s_.weights);
     try {
-        Probe probe(s_.backend, s_, part_, own, s_.weights, cache_);
+        if (!cache_) cache_ = make_cache(s_.backend, part_, s_);
+        Probe probe(s_.backend, s_, part_, lowered, s_.weights, cache_);
         std::vector<int> done;
         for (const int wish : rows) {
-            const int n = std::min(wish, max_rows_);
+            const int n = std::min(wish, most_rows(s_, part_, many_));
             if (std::find(done.begin(), done.end(), n) != done.end()) continue;
             // Attention of few rows can be another kernel far into its context.
-            const bool deep = part_.reads_keys && !site_.many && done.empty();
+            const bool deep = part_.reads_keys && !many_ && done.empty();
             for (const int depth : deep ? std::vector{97, std::min(s_.capacity / 4 + 600, 4600)} : std::vector{97}) {
                 const Wanted& w = wanted(n, depth);
                 const Difference d = compare_run(probe, *cache_, s_, part_, w.data, w.result);
@@ -99,30 +83,38 @@ Verdict Verifier::check(const VariantChoice& variant, const std::vector<int>& ro
     return verdict;
 }
 
+SitePart::SitePart(const Subject& subject_, const Site& site_, const std::vector<std::size_t>& ops)
+    : subject(subject_), site(site_), part(part_of(subject_.plan(site_.many), ops)),
+      lowered(lower_part(subject_.backend, subject_, subject_.weights, part, subject_.rows(site_.many), subject_.outputs(site_.many))) {}
+
+LoweredPart SitePart::with(const VariantChoice& variant) const {
+    LoweredPart chosen = lowered;
+    chosen.choose(site.name, variant, subject.weights);
+    return chosen;
+}
+
 Contest::Contest(const Subject& subject, const Site& site, const LaunchVariants& bucket)
-    : s_(subject), site_(site), rows_(bucket.rows), part_(part_of(subject.plan(site.many), timed_ops(subject, site))),
-      lowered_(lower_part(subject.backend, subject, subject.weights, part_, rows_of(subject, site), outputs_of(subject, site))),
+    : own_(subject, site, timed_ops(subject, site)), rows_(bucket.rows),
       // Attention far into its context, where its time is.
-      case_(make_case(part_, subject, rows_of(subject, site), std::min(bucket.usual, most_rows(subject, site, part_)), 5, site.many ? 512 : 1024)),
-      cache_(make_cache(subject.backend, part_, subject)) {
-    for (Launch& l : lowered_.program.launches) l.barrier = true;   // each by itself
-    fill_cache(*cache_, part_, subject, case_);
+      case_(make_case(own_.part, subject, subject.rows(site.many), std::min(bucket.usual, most_rows(subject, own_.part, site.many)), 5, site.many ? 512 : 1024)),
+      cache_(make_cache(subject.backend, own_.part, subject)) {
+    for (Launch& l : own_.lowered.program.launches) l.barrier = true;   // each by itself
+    fill_cache(*cache_, own_.part, subject, case_);
 }
 
 bool Contest::enter(const std::string& variant) {
-    LoweredPart own = lowered_;
-    own.choose(site_.name, {rows_, variant}, s_.weights);
+    const Subject& s = own_.subject;
     try {
-        probes_.emplace_back(s_.backend, s_, part_, own, s_.weights, cache_);
+        probes_.emplace_back(s.backend, s, own_.part, own_.with({rows_, variant}), s.weights, cache_);
         probes_.back().prepare(case_);
     } catch (const Error& e) {
-        log_debug("[tune] {}: {} is not timed: {}", short_name(site_.name), variant, e.what());
+        log_debug("[tune] {}: {} is not timed: {}", short_name(own_.site.name), variant, e.what());
         return false;
     }
     names_.push_back(variant);
     return true;
 }
 
-double Contest::time(std::size_t entered, Timer& timer) { return timer.seconds(site_.name, rows_, names_[entered], probes_[entered], case_); }
+double Contest::time(std::size_t entered, Timer& timer) { return timer.seconds(own_.site.name, rows_, names_[entered], probes_[entered], case_); }
 
 }  // namespace forge::tune

@@ -24,30 +24,46 @@ struct Verdict {
     std::string text() const;   // "512 rows: max err 7.790e-2 of 9.082e-2"
 };
 
-class Verifier {
+// Steps of a part, and what the plain kernels make of them.
+class PartCheck {
   public:
-    Verifier(const Subject& subject, const Site& site, double budget);
-    // The part around the site's launch as it is checked.
-    static LoweredPart lowered(const Subject& subject, const Site& site);
-    // On steps of each of those rows.
-    Verdict check(const VariantChoice& variant, const std::vector<int>& rows);
+    PartCheck(const Subject& subject, const Part& part, bool many, double budget) : s_(subject), part_(part), many_(many), budget_(budget) {}
+    // The part with whatever variants its launches name, on steps of each of those rows, as far as there are so many.
+    Verdict check(const LoweredPart& lowered, const std::vector<int>& rows);
 
   private:
     struct Wanted { Case data; Result result; };
     const Wanted& wanted(int rows, int depth);
 
     const Subject& s_;
-    const Site& site_;
-    Part part_;
-    LoweredPart lowered_;
-    int max_rows_;
+    const Part& part_;
+    bool many_;
     double budget_;
     std::shared_ptr<Cache> cache_;
     std::map<std::pair<int, int>, Wanted> wanted_;
 };
 
-// Runs `part` on one more variant of the lowered program and compares.
-Difference compare_run(Probe& probe, Cache& cache, const Subject& subject, const Part& part, const Case& c, const Result& wanted);
+// Operations around launches of a site, lowered to be run by themselves.
+struct SitePart {
+    SitePart(const Subject& subject, const Site& site, const std::vector<std::size_t>& ops);
+    LoweredPart with(const VariantChoice& variant) const;   // the site's launches take it
+
+    const Subject& subject;
+    const Site& site;
+    Part part;
+    LoweredPart lowered;
+};
+
+// Variants of a site, each on the same steps.
+class Verifier {
+  public:
+    Verifier(const Subject& subject, const Site& site, double budget) : own_(subject, site, site.units.front()), steps_(subject, own_.part, site.many, budget) {}
+    Verdict check(const VariantChoice& variant, const std::vector<int>& rows) { return steps_.check(own_.with(variant), rows); }
+
+  private:
+    SitePart own_;
+    PartCheck steps_;
+};
 
 // Variants that are timed in turn.
 class Contest {
@@ -57,11 +73,8 @@ class Contest {
     double time(std::size_t entered, Timer& timer);
 
   private:
-    const Subject& s_;
-    const Site& site_;
+    SitePart own_;
     int rows_;
-    Part part_;
-    LoweredPart lowered_;
     Case case_;
     std::shared_ptr<Cache> cache_;
     std::vector<std::string> names_;

@@ -205,6 +205,30 @@ TEST(CheckKernels, EveryKernelOfEveryFamily) {
     }
 }
 
+// A kernel that serves long contexts only, as those of GPUs that cut them into parts.
+TEST(CheckKernels, LongContextsToo) {
+    const TinySubject model("models/qwen3-tied", WeightLayout::tiles);
+    const auto cpu = make_cpu_backend(model.pool());
+    const Fault far{"far", {}, [](Executable& e, const Program&, const Launch& l, const StepRows& step) {
+                        const auto width = static_cast<std::int64_t>(l.number("n_heads") * l.number("head_dim"));
+                        change_elements(e, l.operand("y"), step.m, width, [&](int r, std::int64_t, float v) { return step.positions[r] > 1000 ? v + 1 : v; });
+                    }};
+    const auto faulty = faulty_backend(*cpu, "attention_combine", {far});
+    for (const int capacity : {512, 4096}) {
+        tune::Subject subject = model.on(*faulty, 8, 0);
+        subject.capacity = capacity;
+        std::vector<tune::Choice> choices;
+        for (const tune::Site& s : tune::sites(subject, false)) choices.push_back({s.name, 8, "far", 0, false});
+        ASSERT_FALSE(choices.empty());
+        int failed = 0;
+        for (const tune::Check& c : tune::check_kernels(subject, choices, true)) {
+            EXPECT_TRUE(c.error.empty()) << c.error;
+            failed += !c.ok();
+        }
+        EXPECT_EQ(failed > 0, capacity == 4096) << capacity;
+    }
+}
+
 TEST(CheckKernels, NamesWhatIsWrong) {
     const TinySubject model("models/qwen3-tied", WeightLayout::tiles);
     const auto cpu = make_cpu_backend(model.pool());

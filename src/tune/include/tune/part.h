@@ -23,7 +23,7 @@ struct Part {
     std::vector<int> layers = {};          // all that are used: a part that is only timed may be of several
 
     ValueId output() const { return plan.logits; }
-    const Op& last() const { return plan.ops.back(); }
+    bool of_outputs() const { return plan.values[static_cast<std::size_t>(output())].rows == RowSpace::outputs; }
     const MatmulOp* matmul() const;        // the only operation, if it is a product
     const RouteOp* route() const;          // likewise
     int experts() const;                   // that routes among the inputs choose from; 0: none

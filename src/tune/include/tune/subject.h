@@ -21,6 +21,8 @@ struct Subject {
     int many_rows = 0, many_outputs = 1;   // of that for prompts; 0 rows: there is none
 
     const Plan& plan(bool many) const { return many ? many_plan : few_plan; }
+    int rows(bool many) const { return many ? many_rows : few_rows; }
+    int outputs(bool many) const { return many ? many_outputs : few_outputs; }
 };
 
 }  // namespace forge::tune
