@@ -7,6 +7,7 @@
 #include <string>
 
 #include "api/model_text.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "commands.h"
@@ -48,6 +49,7 @@ int doctor(const DoctorOptions& o) {
         if (!c.error.empty()) log_message(LogLevel::error, fmt::format("{} {} does not run: {}", c.kernel, c.shape, c.error));
         else if (c.worst.not_numbers > 0) log_message(LogLevel::error, fmt::format("{} {}: {}", c.kernel, c.shape, c.worst.text()));
     }
+    if (checks.empty()) fail(ErrorKind::internal, "{}: no kernel was found to check", o.model);
     if (o.output == "text") fmt::print("{} kernels, {}\n", checks.size(), failed == 0 ? "all as the plain ones" : fmt::format("{} failed", failed));
     return failed == 0 ? exit_ok : exit_failed;
 }

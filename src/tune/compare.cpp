@@ -9,6 +9,7 @@ namespace forge::tune {
 
 std::string Difference::text() const {
     if (not_numbers > 0) return fmt::format("{} elements are not numbers", not_numbers);
+    if (compared == 0) return "nothing was compared";
     if (max_error > max_bound()) return fmt::format("max err {:.3e} of {:.3e}", max_error, largest);
     return fmt::format("max err {:.3e} of {:.3e}, rms {:.2e}, bound {:.2e}", max_error, largest, rms, rms_bound);
 }
@@ -27,6 +28,7 @@ Difference compare(std::span<const float> got, std::span<const float> wanted, DT
             continue;
         }
         if (std::isnan(w)) continue;
+        ++d.compared;
         d.largest = std::max(d.largest, std::fabs(w));
         d.max_error = std::max(d.max_error, std::fabs(g - w));
         squares += w * w;
@@ -39,7 +41,7 @@ Difference compare(std::span<const float> got, std::span<const float> wanted, DT
 Difference worse(const Difference& a, const Difference& b) {
     if (a.ok() != b.ok()) return a.ok() ? b : a;
     const auto share = [](const Difference& d) {
-        return d.not_numbers > 0 ? INFINITY : std::max(d.max_bound() > 0 ? d.max_error / d.max_bound() : 0, d.rms_bound > 0 ? d.rms / d.rms_bound : 0);
+        return d.not_numbers > 0 || d.compared == 0 ? INFINITY : std::max(d.max_bound() > 0 ? d.max_error / d.max_bound() : 0, d.rms_bound > 0 ? d.rms / d.rms_bound : 0);
     };
     return share(b) > share(a) ? b : a;
 }

@@ -3,6 +3,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/error.h"
 #include "tune/probe.h"
 
 namespace forge::tune {
@@ -91,6 +92,9 @@ Result run_batches(const Subject& subject, std::span<const Weight> weights, cons
         do rows.push_back(first++);
         while (first < c.rows && rows.size() < kBatch && follows(static_cast<std::size_t>(first)));
         Result some = probe.run(c.some(part, rows));
+        for (const std::vector<float>* made : {&some.values, &some.state})   // NaN would read as what was not asked for
+            if (!std::all_of(made->begin(), made->end(), [](float v) { return std::isfinite(v); }))
+                fail(ErrorKind::internal, "the plain kernels make what is no number, so that nothing can be held against them");
         all.width = some.width;
         all.values.insert(all.values.end(), some.values.begin(), some.values.end());
         all.state = std::move(some.state);

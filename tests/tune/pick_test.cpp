@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tune/tuner.h"
 
 namespace forge::tune {
@@ -41,6 +43,16 @@ TEST(TuneOption, ModesAndForcedVariants) {
     EXPECT_EQ(parse_tune("gemm=x").mode, Mode::fast);
     EXPECT_EQ(parse_tune("auto;gemm=x").mode, Mode::unasked);
     for (const char* wrong : {"", "slow", "=x", "gemm=", "off;"}) EXPECT_ANY_THROW(parse_tune(wrong)) << wrong;
+}
+
+TEST(Compare, WhatWasNotComparedIsNotRight) {
+    const std::vector<float> some{1, 2}, unasked{NAN, NAN};
+    EXPECT_FALSE(Difference{}.ok());
+    EXPECT_FALSE(compare({}, {}, DType::f32, 1).ok());
+    EXPECT_FALSE(compare(some, unasked, DType::f32, 1).ok());
+    EXPECT_EQ(compare(some, unasked, DType::f32, 1).text(), "nothing was compared");
+    EXPECT_TRUE(compare(some, std::vector<float>{NAN, 2}, DType::f32, 1).ok());
+    EXPECT_FALSE(worse(compare(some, some, DType::f32, 1), Difference{}).ok());
 }
 
 TEST(CheckedRows, TheFullestAndRaggedOnes) {

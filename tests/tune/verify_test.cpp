@@ -152,6 +152,19 @@ TEST(Verify, WrongBeyond32767GroupedRowsOnly) {
     EXPECT_THAT(log, HasSubstr("never picked: 16-bit places ("));
 }
 
+// Where the plain kernels make no number nothing is known, and nothing is right.
+TEST(Verify, AReferenceWithoutNumbersIsNoProof) {
+    const TinySubject model("models/qwen3-tied", WeightLayout::tiles);
+    const auto cpu = make_cpu_backend(model.pool());
+    tune::Subject subject = model.on(*cpu, 8, 0);
+    const std::vector<std::size_t> unit = tune::units(subject.few_plan).back();
+    const tune::Part part = tune::part_of(subject.few_plan, unit);
+    tune::Case c = tune::make_case(part, subject, 8, 1, 3);
+    EXPECT_NO_THROW(tune::reference_run(subject, part, c, 1e300));
+    c.inputs.at(0).at(0) = NAN;
+    EXPECT_THAT([&] { tune::reference_run(subject, part, c, 1e300); }, testing::ThrowsMessage<std::exception>(HasSubstr("no number")));
+}
+
 TEST(Verify, NothingIsPickedWhereAllAreWrong) {
     const TinySubject model("models/qwen3-tied", WeightLayout::tiles);
     const auto cpu = make_cpu_backend(model.pool());
