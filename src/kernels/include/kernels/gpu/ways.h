@@ -1,5 +1,6 @@
 // The ways in which an operation can run on a GPU: kernels that differ in literals, and give the same bits, but for Metal
-// 4's matmul2d, which sums in an order of its own, and forms that were added from outside. Which is fastest is measured where it runs (tune/tuner.h).
+// 4's matmul2d, which sums in an order of its own and has one bucket of rows. Which is fastest is measured where it runs
+// (tune/tuner.h).
 #pragma once
 
 #include <functional>
@@ -22,7 +23,8 @@ std::vector<Way> expert_gemm_ways(const Common& c, const ExpertShape& s);
 std::vector<Way> attention_decode_ways(const Common& c, const AttentionShape& s);
 std::vector<Way> attention_prefill_ways(const Common& c, const AttentionShape& s);
 
-// Other kernels for gemm(): each makes the same product where it fits, and is one of gemm_ways() then.
+// Other kernels for gemm(): each makes the same product where it fits, in the same order of sums, because it can be chosen
+// for one bucket of rows and not for the next; it is one of gemm_ways() then.
 struct GemmForm {
     std::string name;
     bool (*fits)(const Common& c, const MatvecShape& s);
