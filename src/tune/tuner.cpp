@@ -79,7 +79,9 @@ class Tuner {
   private:
     void from_record_or_machine(TuneReport& report) {
         const BackendLimits limits = s_.backend.limits();
-        const RecordKey key{limits.name, limits.driver, o_.version, shape(), std::string(name_of(s_.type))};
+        // Another number of threads is another device: a start with it leaves this one's record alone.
+        const std::string device = limits.threads > 1 ? fmt::format("{}, {} threads", limits.name, limits.threads) : limits.name;
+        const RecordKey key{device, limits.driver, o_.version, shape(), std::string(name_of(s_.type))};
         if (!o_.folder.empty()) {
             report.file = record_path(o_.folder, key);
             std::optional<Record> record = o_.anew ? std::nullopt : load_record(o_.folder, key, &report.why);

@@ -17,7 +17,7 @@ class CpuBackend final : public Backend {
 
     BackendLimits limits() const override {
         BackendLimits limits{fmt::format("CPU {}", name_of(isa_)), pool_.size(), machine_memory().total};
-        limits.driver = fmt::format("{}, {} threads", processor_name(), pool_.size());
+        limits.driver = processor_name();
         return limits;
     }
     WeightLayout layout() const override { return WeightLayout::tiles; }
