@@ -170,7 +170,7 @@ class Lowering {
         } else {
             const BufferRef partial = buffer(target_.attention_partial_bytes(options_.max_rows, o.attention.n_heads, o.attention.head_dim));
             add(l, "partial", partial, Access::write);
-            if (o.merge && together) {
+            if (o.merge && together && target_.merges_parts) {
                 l.constants.push_back({"merges", 1.0});
                 if (o.gate) add(l, "gates", value(op_->inputs.back()));
                 add(l, "out", y, Access::write);

@@ -16,6 +16,7 @@ LowerTarget lower_target(const Backend& backend, std::span<const Weight> weights
         b->plain_rows(),
         b->delta_norm(),
         b->wide_fusions(),
+        b->merges_parts(),
     };
 }
 

@@ -48,10 +48,12 @@ TEST_P(LaunchCounts, OfATokenAreKnownFromTheConfiguration) {
         const StepCounts fused = outline_of(model, device)->step_counts(), plain = outline_of(model, device, {"all"})->step_counts();
         std::printf("%s, %s: %d launches, %d stages, %d more from position %d on, %d that pick; %d launches without passes\n", GetParam().shape, device, fused.launches, fused.stages,
                     fused.longer, fused.short_context, fused.picks, plain.launches);
-        EXPECT_EQ(fused.launches, GetParam().launches) << device;
-        EXPECT_EQ(fused.stages, GetParam().stages) << device;
-        EXPECT_EQ(fused.longer, GetParam().longer) << device;
-        EXPECT_EQ(fused.short_context, 1024);
+        // CUDA always merges attention's parts in launches of their own.
+        const bool metal = device == std::string_view("metal-outline");
+        EXPECT_EQ(fused.launches, GetParam().launches + (metal ? 0 : GetParam().longer)) << device;
+        EXPECT_EQ(fused.stages, GetParam().stages + (metal ? 0 : GetParam().longer)) << device;
+        EXPECT_EQ(fused.longer, metal ? GetParam().longer : 0) << device;
+        EXPECT_TRUE(!metal || fused.short_context == 1024) << fused.short_context;
         EXPECT_EQ(fused.picks, 2);
         EXPECT_GE(plain.launches, GetParam().unfused);
     }

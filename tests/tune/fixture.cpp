@@ -107,6 +107,7 @@ class Forwarding : public Backend {
     bool plain_rows() const override { return inner_.plain_rows(); }
     bool delta_norm() const override { return inner_.delta_norm(); }
     bool wide_fusions() const override { return inner_.wide_fusions(); }
+    bool merges_parts() const override { return inner_.merges_parts(); }
 
   protected:
     Backend& inner_;

@@ -5,6 +5,7 @@
 #include "backends/cuda.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "cuda_executable.h"
 #include "gpu_backend.h"
 #include "nvrtc.h"
@@ -14,24 +15,21 @@ namespace {
 
 using namespace cuda;
 
-// FORGE_CUDA_TENSOR=0: products of many rows in f32; FORGE_CUDA_JOIN=0: every product in a launch of its own;
-// FORGE_CUDA_TILES=0: the tiles for few rows that Metal has; FORGE_CUDA_CODES=N: few rows take tensor cores for matrices of
-// 4-bit codes from N elements on. To compare and to debug.
-bool switched_on(const char* name) {
-    const char* value = std::getenv(name);
-    return !value || *value != '0';
-}
-
 class CudaBackend final : public gpu::GpuBackend {
   public:
     explicit CudaBackend(int ordinal) : context_(std::make_shared<GpuContext>(ordinal)), weights_(std::make_shared<Weights>(context_)) {
         std::string reason;
         if (!nvrtc_available(&reason)) fail(ErrorKind::unsupported, "{}", reason);
         limits_.cores = context_->multiprocessors();
-        limits_.join = switched_on("FORGE_CUDA_JOIN");
-        limits_.wide = switched_on("FORGE_CUDA_TILES");
+        // To compare and to debug. FORGE_CUDA_TENSOR=0: products of many rows in f32; FORGE_CUDA_JOIN=0: every product in a
+        // launch of its own; FORGE_CUDA_TILES=0: the tiles for few rows that Metal has; FORGE_CUDA_CODES=N: few rows take tensor
+        // cores for matrices of 4-bit codes from N elements on; FORGE_CUDA_MERGE=1: parts of short contexts merged in attention,
+        // which takes longer here than the dependent launch that it saves.
+        limits_.join = environment("FORGE_CUDA_JOIN") != "0";
+        limits_.merge = environment("FORGE_CUDA_MERGE") == "1";
+        limits_.wide = environment("FORGE_CUDA_TILES") != "0";
         if (const char* from = std::getenv("FORGE_CUDA_CODES")) limits_.tensor_codes = std::atol(from);
-        if (switched_on("FORGE_CUDA_TENSOR")) limits_.tensor = context_->capability() == 90 ? gpu::Tensor::wgmma : context_->capability() >= 80 ? gpu::Tensor::mma_sync : gpu::Tensor::none;
+        if (environment("FORGE_CUDA_TENSOR") != "0") limits_.tensor = context_->capability() == 90 ? gpu::Tensor::wgmma : context_->capability() >= 80 ? gpu::Tensor::mma_sync : gpu::Tensor::none;
     }
     BackendLimits limits() const override {
         BackendLimits limits{fmt::format("CUDA {} (compute capability {}.{})", context_->name(), context_->capability() / 10, context_->capability() % 10), 1,

@@ -10,15 +10,10 @@
 
 #include "base/error.h"
 #include "base/progress.h"
+#include "base/text.h"
 
 namespace forge::cuda {
 namespace {
-
-// FORGE_CUDA_GRAPHS=0, FORGE_CUDA_DEPENDENT=0: without graphs, without dependent launches; to compare and to debug.
-bool switched_on(const char* name) {
-    const char* value = std::getenv(name);
-    return !value || *value != '0';
-}
 
 // Steps of more rows are launched directly: their grids differ too often for graphs.
 constexpr int kGraphRows = 8;
@@ -171,7 +166,7 @@ void CudaExecutable::enqueue(const StepRows& step, int parts, bool pick) {
     // Short kernels gain from starting early (980 instead of 866 tokens/s on a 0.6B shape); long ones lose, because
     // the early blocks hold what the running ones need (9.6 thousand prompt tokens/s instead of 16.4).
     constexpr int few_rows = 8;
-    static const bool wanted = switched_on("FORGE_CUDA_DEPENDENT");
+    static const bool wanted = environment("FORGE_CUDA_DEPENDENT") != "0";
     const bool dependent = wanted && step.m <= few_rows && context_->capability() >= 90;
     if (!pick) copy_step();
     const int longest = part_size_ > 0 ? parts * part_size_ - 1 : 0;   // that a graph of so many parts serves
@@ -230,7 +225,7 @@ int CudaExecutable::parts_to(int position) const {
 }
 
 void CudaExecutable::run(const StepRows& step, int parts, bool pick) {
-    static const bool graphs = switched_on("FORGE_CUDA_GRAPHS");
+    static const bool graphs = environment("FORGE_CUDA_GRAPHS") != "0";
     if (graphs && step.m <= kGraphRows) check(context_->driver().graph_launch(graph(step, parts, pick), context_->stream()), "run a step");
     else enqueue(step, parts, pick);
 }

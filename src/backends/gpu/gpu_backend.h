@@ -18,6 +18,7 @@ class GpuBackend : public Backend {
     bool same_packing(const Weight&, const Weight&, DType) const final { return true; }
     bool plain_rows() const final { return true; }
     bool wide_fusions() const final { return true; }
+    bool merges_parts() const final { return limits_.merge; }
     std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity, DType) const final {
         return gpu::attention_partial_bytes(rows, heads, head_dim, capacity);
     }

@@ -51,6 +51,7 @@ class OutlineBackend final : public gpu::GpuBackend {
         }
         limits_.tensor = gpu::Tensor::wgmma;
         limits_.wide = true;
+        limits_.merge = false;
         limits_.cores = 132;
     }
     BackendLimits limits() const override {

@@ -22,6 +22,7 @@ struct LowerTarget {
     bool delta_norm = false;     // a delta kernel of up to eight rows can norm and gate what it reads
     bool wide_fusions = false;   // of up to eight rows: gated norms and convolutions in products, preparation and gates in
                                  // attention; of any number: a residual in the sum over experts
+    bool merges_parts = false;   // and the merging of attention's parts in its launch
 };
 
 struct LowerOptions {

@@ -115,6 +115,8 @@ class Backend {
     virtual bool delta_norm() const { return false; }
     // Its kernels have the fused forms that the plan's passes for GPUs make.
     virtual bool wide_fusions() const { return false; }
+    // Merging the parts of a short context in attention's launch (fuse_merge) pays here.
+    virtual bool merges_parts() const { return false; }
 };
 
 }  // namespace forge
