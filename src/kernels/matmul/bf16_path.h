@@ -52,7 +52,6 @@ struct WordPathBase {
     using X = bf16;
     static constexpr bool tiled = false;
     static constexpr CodeKind code_kind = kind;
-    static constexpr bool scaled = !is_dense(kind);
     static constexpr int lane_elements = stride_of(kind);
     static constexpr int block = steps_of(kind) * kLanes;
     static constexpr int steps = block / 32;
@@ -87,16 +86,16 @@ struct WordPathBase {
 template <CodeKind kind>
 struct WordPath;
 
-template <>
-struct WordPath<CodeKind::dense_bf16> : WordPathBase<CodeKind::dense_bf16, WordPath<CodeKind::dense_bf16>> {
-    static constexpr int parts = 1;
-    explicit WordPath(const WeightFormat&) {}
-    using Block = const std::uint8_t*;
-    static FORGE_INLINE Block load(RowCodes row, std::int64_t b) { return row.low + b * block * 2; }
-    template <int j, int>
-    FORGE_INLINE __m512i words(Block at) const {
-        return _mm512_loadu_si512(at + 64 * j);
-    }
+// Pairs of neighbouring columns.
+struct DenseWordPath {
+    using X = bf16;
+    static constexpr bool tiled = false;
+    static constexpr CodeKind code_kind = CodeKind::dense_bf16;
+    static constexpr int step = 32, step_bytes = 64;
+    explicit DenseWordPath(const WeightFormat&) {}
+    static FORGE_INLINE __m512i load_x(const X* x) { return _mm512_loadu_si512(x); }
+    static FORGE_INLINE __m512i load_weights(const std::uint8_t* at) { return _mm512_loadu_si512(at); }
+    static FORGE_INLINE F32 add(F32 sum, __m512i weights, __m512i x) { return dot_words(sum, weights, x); }
 };
 
 template <>
@@ -197,7 +196,7 @@ struct WordPath<CodeKind::bytes> : WordPathBase<CodeKind::bytes, WordPath<CodeKi
 template <CodeKind kind>
 requires(kind != CodeKind::dense_f32 && kind != CodeKind::dense_f16 &&
          kind != CodeKind::bytes_e4m3) struct PathFor<bf16, kind> {
-    using type = WordPath<kind>;
+    using type = std::conditional_t<is_dense(kind), DenseWordPath, WordPath<kind>>;
 };
 
 }  // namespace forge::FORGE_SIMD

@@ -7,6 +7,7 @@
 // the group, a vector of groups at a time.
 #pragma once
 
+#include "matmul/dense.h"
 #include "matmul/epilogue.h"
 #include "matmul/prepare.h"
 #include "matmul/scales.h"
@@ -17,12 +18,9 @@ namespace forge::FORGE_SIMD {
 
 struct RowInput {
     RowCodes codes;
-    const float* scales = nullptr;   // scale_floats; null for dense weights
+    const float* scales = nullptr;   // scale_floats
     const float* offsets = nullptr;  // as many
 };
-
-// Prefetch distance along a row stream, bytes.
-inline constexpr std::int64_t kAhead = 2048;
 
 // Codes as floats, x as floats.
 template <CodeKind kind>
@@ -30,7 +28,6 @@ struct FloatPath {
     using X = float;
     static constexpr bool tiled = false;
     static constexpr CodeKind code_kind = kind;
-    static constexpr bool scaled = !is_dense(kind);
     static constexpr int lane_elements = stride_of(kind);  // consecutive elements a lane holds
     static constexpr int block = Codec<kind>::block;
     Codec<kind> codec;
@@ -63,12 +60,9 @@ struct Reader {
     Path path;
     U32 spread;  // group of each lane, from the block's first on
     int shift;   // log2 of the group
-    explicit Reader(const WeightFormat& format) : path(format), spread(lane_index()), shift(0) {
-        if constexpr (Path::scaled) {
-            shift = __builtin_ctz(format.group);
-            constexpr int lane_shift = __builtin_ctz(Path::lane_elements);
-            spread = spread >> set1(static_cast<std::uint32_t>(shift - lane_shift));
-        }
+    explicit Reader(const WeightFormat& format) : path(format), spread(lane_index()), shift(__builtin_ctz(format.group)) {
+        constexpr int lane_shift = __builtin_ctz(Path::lane_elements);
+        spread = spread >> set1(static_cast<std::uint32_t>(shift - lane_shift));
     }
 };
 
@@ -119,18 +113,12 @@ __attribute__((noinline)) void dot_rows(const Reader<Path>& reader, std::int64_t
         unroll<R>([&](auto r) __attribute__((always_inline)) {
             for (std::int64_t at = 0; at < bytes; at += 64) prefetch(codes[r].low + b * bytes + at + kAhead);
         });
-        if constexpr (Path::scaled) {
-            const std::int64_t group = (b * block) >> shift;
-            unroll<R>([&](auto r) __attribute__((always_inline)) {
-                const F32 scale = permute(load(rows[r].scales + group), spread);
-                unroll<M>([&](auto m)
-                              __attribute__((always_inline)) { run[r][m] = fma(scale, d[r][m], run[r][m]); });
-            });
-        } else {
-            unroll<R>([&](auto r) __attribute__((always_inline)) {
-                unroll<M>([&](auto m) __attribute__((always_inline)) { run[r][m] = run[r][m] + d[r][m]; });
-            });
-        }
+        const std::int64_t group = (b * block) >> shift;
+        unroll<R>([&](auto r) __attribute__((always_inline)) {
+            const F32 scale = permute(load(rows[r].scales + group), spread);
+            unroll<M>([&](auto m)
+                          __attribute__((always_inline)) { run[r][m] = fma(scale, d[r][m], run[r][m]); });
+        });
     }
     unroll<R>([&](auto r) __attribute__((always_inline)) {
         unroll<M>([&](auto m) __attribute__((always_inline)) { out[m][columns[r]] = sum(run[r][m]); });
@@ -170,7 +158,7 @@ inline MatvecScratch matvec_scratch_layout(const MatmulParams& p) {
             code_kind(w.format) != code_kind(w2.format) || w.tiled != w2.tiled};
 }
 
-// The rows [first, last) of up to two matrices, as four streams far enough apart
+// The rows [first, last) of up to two matrices of codes, as four streams far enough apart
 // that the machine's prefetchers see each as a run of its own.
 template <typename Path>
 struct RowStreams {
@@ -205,14 +193,12 @@ struct RowStreams {
     void fill(const Weight& w, std::int64_t row, int slot, RowInput& input) const {
         std::byte* at = rows_at + static_cast<std::size_t>(slot) * (2 * scratch.scales + scratch.codes);
         input.codes = row_codes(w, row, 0, w.cols, reinterpret_cast<std::uint8_t*>(at + 2 * scratch.scales));
-        if constexpr (Path::scaled) {
-            prefetch_planes(w, row + rows_ahead);
-            auto* scales = reinterpret_cast<float*>(at);
-            auto* minima = reinterpret_cast<float*>(at + scratch.scales);
-            load_scales(w, row, 0, w.cols, scales, minima);
-            input.scales = scales;
-            input.offsets = minima;
-        }
+        prefetch_planes(w, row + rows_ahead);
+        auto* scales = reinterpret_cast<float*>(at);
+        auto* minima = reinterpret_cast<float*>(at + scratch.scales);
+        load_scales(w, row, 0, w.cols, scales, minima);
+        input.scales = scales;
+        input.offsets = minima;
     }
 
     // R rows for all tokens: four at a time, fewer by repeating the last.
@@ -283,6 +269,8 @@ void matvec_rows_of(const Weight& w, const MatmulParams& p, const MatvecScratch&
         const TileReader<Path> reader(w);
         const TileStreams<Path> streams{reader, w, tokens, x_of, sums_of};
         streams.tiles(first / kTiledRows, (last + kTiledRows - 1) / kTiledRows, out);
+    } else if constexpr (is_dense(Path::code_kind)) {
+        DenseStreams<Path>{w, tokens, x_of}.rows(first, last, out);
     } else {
         const Reader<Path> reader(w.format);
         const bool offsets = w.format.offset != OffsetKind::none;
@@ -328,7 +316,7 @@ inline void sum_groups(const Weight& w, const MatvecScratch& scratch, int tokens
 // Which way of multiplying serves a weight and type; AVX-512 has one for bf16 of its own (bf16_path.h).
 template <typename T, CodeKind kind>
 struct PathFor {
-    using type = FloatPath<kind>;
+    using type = std::conditional_t<is_dense(kind), DensePath<kind>, FloatPath<kind>>;
 };
 
 template <typename T, typename Fn>
