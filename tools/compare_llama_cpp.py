@@ -8,6 +8,8 @@ share of the median, of the less steady program. Prints one Markdown table; prog
   compare_llama_cpp.py --forge build/release/forge --llama-bench ~/llama.cpp/build/bin/llama-bench \\
       -t 8 -p 512 -n 128 --depths 0,4096 --rounds 5 model-q4_0.gguf model-q8_0.gguf
 
+--ik-llama-bench PATH adds ik_llama.cpp's llama-bench, with and without its run-time repacking; its program has no depths.
+
 `forge bench -o json` must print {"results": [...]} or a bare list of objects with
   test       "pp512", "tg128", or with a depth "tg128@d4096"
   tps        tokens per second
@@ -58,13 +60,21 @@ def run_forge(options, model, depth):
     return {row["test"]: row for row in rows}
 
 
-def run_llama(options, model, depth, flash):
-    """{test: {tps}} of one round of llama-bench."""
-    command = [options.llama_bench, "-m", model, "-t", str(options.threads), "-p", str(options.prompt), "-n",
-               str(options.generate), "-d", str(depth), "-r", str(options.repetitions), "-fa", flash, "-o", "json",
-               *options.llama_args]
+def run_llama(options, program, model, settings):
+    """{test: {tps}} of one round of a llama-bench."""
+    command = [program, "-m", model, "-t", str(options.threads), "-p", str(options.prompt), "-n", str(options.generate),
+               "-r", str(options.repetitions), "-o", "json", *settings, *options.llama_args]
     rows = parse_json(run(command, options.timeout), command)
-    return {test_name(r["n_prompt"], r["n_gen"], r["n_depth"]): {"tps": r["avg_ts"]} for r in rows}
+    return {test_name(r["n_prompt"], r["n_gen"], r.get("n_depth", 0)): {"tps": r["avg_ts"]} for r in rows}
+
+
+def peers(options, depth):
+    """{(program's name, settings shown): (path, arguments)} of what Forge is compared with."""
+    found = {("llama.cpp", f"fa {flash}"): (options.llama_bench, ["-fa", flash, "-d", str(depth)]) for flash in options.flash}
+    if options.ik_llama_bench and depth == 0:
+        for repack in "01":
+            found["ik_llama.cpp", f"rtr {repack}"] = (options.ik_llama_bench, ["-fa", "1", "-rtr", repack])
+    return found
 
 
 def collect(rounds, test, key):
@@ -81,53 +91,65 @@ def spread(values):
 
 
 def measure(options, model, depth):
-    """Rounds of both programs in turns: (forge rounds, {flash setting: llama.cpp rounds})."""
-    forge, llama = [], {flash: [] for flash in options.flash}
+    """Rounds of all programs in turns: (forge rounds, {(program, settings): rounds})."""
+    forge, others = [], {peer: [] for peer in peers(options, depth)}
     for number in range(options.rounds):
         jobs = [("forge", lambda: forge.append(run_forge(options, model, depth)))]
-        for flash in options.flash:
-            jobs.append((f"llama.cpp -fa {flash}",
-                         lambda flash=flash: llama[flash].append(run_llama(options, model, depth, flash))))
+        for peer, (program, settings) in peers(options, depth).items():
+            jobs.append((" ".join(peer), lambda peer=peer, program=program, settings=settings: others[peer].append(
+                run_llama(options, program, model, settings))))
         for name, job in jobs if number % 2 == 0 else reversed(jobs):
             start = time.monotonic()
             job()
             where = f"{os.path.basename(model)} depth {depth} round {number + 1}/{options.rounds}"
             print(f"{where}: {name} {time.monotonic() - start:.1f} s", file=sys.stderr)
-    return forge, llama
+    return forge, others
+
+
+def best(others, program, test):
+    """(tokens per second of each round, settings) of a program's better settings, by median."""
+    return max(((collect(rounds, test, "tps"), settings) for (name, settings), rounds in others.items() if name == program),
+               key=lambda pair: median(pair[0]) or 0.0, default=([], ""))
 
 
 def table_rows(options, model, depth):
-    """One row a test. llama.cpp competes with its better flash-attention setting, chosen by median per test."""
-    forge, llama = measure(options, model, depth)
+    """One row a test. Each program competes with its better settings, chosen by median per test."""
+    forge, others = measure(options, model, depth)
     wanted = [test_name(options.prompt, 0, depth)] if options.prompt else []
     wanted += [test_name(0, options.generate, depth)] if options.generate else []
     for test in wanted:
         ours = collect(forge, test, "tps")
-        theirs, flash = max(((collect(rounds, test, "tps"), flash) for flash, rounds in llama.items()),
-                            key=lambda pair: median(pair[0]) or 0.0)
-        for name, values in (("forge", ours), ("llama.cpp", theirs)):
-            if not values:
-                raise SystemExit(f"{name} reported no result for {test} on {model}")
-        yield {"model": os.path.basename(model), "test": test, "forge_tps": median(ours), "llama_tps": median(theirs),
-               "ratio": median(ours) / median(theirs), "flash": flash, "spread": max(spread(ours), spread(theirs)),
+        row = {"model": os.path.basename(model), "test": test, "forge_tps": median(ours), "spread": spread(ours),
                "gbps": median(collect(forge, test, "gbps")), "limit_pct": median(collect(forge, test, "limit_pct"))}
+        for program in dict.fromkeys(name for name, _ in others):
+            theirs, settings = best(others, program, test)
+            for name, values in (("forge", ours), (program, theirs)):
+                if not values:
+                    raise SystemExit(f"{name} reported no result for {test} on {model}")
+            row[program] = {"tps": median(theirs), "settings": settings, "ratio": median(ours) / median(theirs)}
+            row["spread"] = max(row["spread"], spread(theirs))
+        yield row
 
 
 def number(value, digits, suffix=""):
     return "" if value is None else f"{value:.{digits}f}{suffix}"
 
 
-HEAD = ["model", "test", "forge t/s", "llama.cpp t/s", "ratio", "spread", "forge GB/s", "of read bandwidth"]
-
-
-def cells(row):
-    return [row["model"], row["test"], number(row["forge_tps"], 2), f"{number(row['llama_tps'], 2)} (fa {row['flash']})",
-            number(row["ratio"], 3), number(100 * row["spread"], 0, " %"), number(row["gbps"], 1),
-            number(row["limit_pct"], 0, " %")]
+def cells(row, programs):
+    line = [row["model"], row["test"], number(row["forge_tps"], 2)]
+    for program in programs:
+        peer = row.get(program)
+        line += [f"{peer['tps']:.2f} ({peer['settings']})", number(peer["ratio"], 3)] if peer else ["", ""]
+    return line + [number(100 * row["spread"], 0, " %"), number(row["gbps"], 1), number(row["limit_pct"], 0, " %")]
 
 
 def markdown(rows):
-    lines = [HEAD, ["---", "---"] + ["---:"] * (len(HEAD) - 2)] + [cells(row) for row in rows]
+    programs = [name for name in ("llama.cpp", "ik_llama.cpp") if any(name in row for row in rows)]
+    head = ["model", "test", "forge t/s"]
+    for name in programs:
+        head += [f"{name} t/s", "ratio"]
+    head += ["spread", "forge GB/s", "of read bandwidth"]
+    lines = [head, ["---", "---"] + ["---:"] * (len(head) - 2)] + [cells(row, programs) for row in rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -136,6 +158,7 @@ def parse_arguments():
     parser.add_argument("models", nargs="+", metavar="MODEL.gguf")
     parser.add_argument("--forge", required=True, help="the forge program")
     parser.add_argument("--llama-bench", required=True, help="llama.cpp's llama-bench")
+    parser.add_argument("--ik-llama-bench", metavar="PATH", help="ik_llama.cpp's llama-bench, for columns of its own")
     parser.add_argument("-t", "--threads", type=int, default=os.cpu_count())
     parser.add_argument("-p", "--prompt", type=int, default=512, help="prompt tokens; 0 leaves the test out")
     parser.add_argument("-n", "--generate", type=int, default=128, help="generated tokens; 0 leaves the test out")
@@ -144,7 +167,7 @@ def parse_arguments():
     parser.add_argument("-r", "--repetitions", type=int, default=1, help="repetitions within one turn")
     parser.add_argument("--flash", default="1,0", help="llama.cpp -fa settings to try; the better one counts")
     parser.add_argument("--forge-args", default="", help="more options for forge bench")
-    parser.add_argument("--llama-args", default="", help="more options for llama-bench")
+    parser.add_argument("--llama-args", default="", help="more options for every llama-bench")
     parser.add_argument("--timeout", type=int, default=1800, help="seconds one run may take")
     parser.add_argument("--json", metavar="FILE", help="also write the rows as JSON")
     options = parser.parse_args()

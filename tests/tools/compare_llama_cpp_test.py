@@ -29,6 +29,16 @@ print(json.dumps([{"n_prompt": 512, "n_gen": 0, "n_depth": depth, "avg_ts": tps 
                   {"n_prompt": 0, "n_gen": 128, "n_depth": depth, "avg_ts": tps}]))
 """
 
+# Its run-time repacking is good for prompts and bad for the rest; it knows no depths.
+IK = """
+import json, os, sys
+open(os.environ["LOG"], "a").write("ik " + " ".join(sys.argv[1:]) + "\\n")
+repacks = sys.argv[sys.argv.index("-rtr") + 1] == "1"
+assert "-d" not in sys.argv
+print(json.dumps([{"n_prompt": 512, "n_gen": 0, "avg_ts": 4000.0 if repacks else 3000.0},
+                  {"n_prompt": 0, "n_gen": 128, "avg_ts": 100.0 if repacks else 200.0}]))
+"""
+
 
 class CompareTest(unittest.TestCase):
     def setUp(self):
@@ -52,6 +62,16 @@ class CompareTest(unittest.TestCase):
     def calls(self):
         with open(self.log, encoding="utf-8") as log:
             return [line.split()[0] for line in log]
+
+    def test_a_second_program_has_columns_of_its_own(self):
+        done = self.compare("--ik-llama-bench", self.program("ik-llama-bench", IK), "--rounds", "1", "--depths", "0,4096", "m.gguf")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()]
+        self.assertEqual(rows[0][3:7], ["llama.cpp t/s", "ratio", "ik_llama.cpp t/s", "ratio"])
+        self.assertEqual(rows[2][5:7], ["4000.00 (rtr 1)", "0.250"])
+        self.assertEqual(rows[3][5:7], ["200.00 (rtr 0)", "0.500"])
+        self.assertEqual([row[5:7] for row in rows[4:]], [["", ""], ["", ""]])   # with a depth
+        self.assertEqual(self.calls().count("ik"), 2)
 
     def test_medians_ratio_and_better_flash_setting(self):
         done = self.compare("--rounds", "3", "dir/m.gguf")
