@@ -186,6 +186,29 @@ void add_epilogues(std::vector<GpuCase>& cases, DType type, bool matrix, int row
     }
 }
 
+// Every epilogue of products in tiles, on a few formats: add(format, shape, in every tile).
+template <typename Add>
+void add_tile_epilogues(const Add& add, bool full) {
+    for (const char* name : {"gguf bf16", "gguf q4_0", "gguf q6_k"}) {
+        const NamedFormat f = named(name);
+        Shape s;
+        s.n = 70;
+        s.k = columns(f, 100);
+        s.rows = 41;
+        const auto with = [&](auto change) {
+            Shape t = s;
+            change(t);
+            add(f, t, full);
+        };
+        with([](Shape& t) { t.epilogue = Epilogue::add; });
+        with([](Shape& t) { t.epilogue = Epilogue::add, t.n = 72, t.type = DType::f16; });
+        with([](Shape& t) { t.epilogue = Epilogue::act_mul; });
+        with([](Shape& t) { t.epilogue = Epilogue::act_mul, t.act = ActKind::gelu_tanh, t.bias = true, t.n = 76; });
+        with([](Shape& t) { t.bias = true; });
+        with([](Shape& t) { t.f32_out = true, t.softcap = 5, t.outputs = true; });
+    }
+}
+
 }  // namespace
 
 NamedFormat named(const std::string& name) {
@@ -486,24 +509,7 @@ std::vector<GpuCase> simd_cases(bool full) {
                 add(f, s, false);
             }
     }
-    for (const char* name : {"gguf bf16", "gguf q4_0", "gguf q6_k"}) {
-        const NamedFormat f = named(name);
-        Shape s;
-        s.n = 70;
-        s.k = columns(f, 100);
-        s.rows = 41;
-        const auto with = [&](auto change) {
-            Shape t = s;
-            change(t);
-            add(f, t, full);
-        };
-        with([](Shape& t) { t.epilogue = Epilogue::add; });
-        with([](Shape& t) { t.epilogue = Epilogue::add, t.n = 72, t.type = DType::f16; });
-        with([](Shape& t) { t.epilogue = Epilogue::act_mul; });
-        with([](Shape& t) { t.epilogue = Epilogue::act_mul, t.act = ActKind::gelu_tanh, t.bias = true, t.n = 76; });
-        with([](Shape& t) { t.bias = true; });
-        with([](Shape& t) { t.f32_out = true, t.softcap = 5, t.outputs = true; });
-    }
+    add_tile_epilogues(add, full);
     // Sums that end inside a tile or a unit, rows that are not aligned, floats in tiles.
     for (const char* name : {"gguf bf16", "gguf f16", "gguf f32"})
         for (const int k : {4, 8, 37, 72, 200}) {
@@ -559,21 +565,7 @@ std::vector<GpuCase> matmul2d_cases(bool full) {
             add(f, s, false);
         }
     }
-    for (const char* name : {"gguf bf16", "gguf q4_0", "gguf q6_k"}) {
-        const NamedFormat f = named(name);
-        Shape s;
-        s.n = 70;
-        s.k = columns(f, 100);
-        s.rows = 41;
-        const auto with = [&](auto change) {
-            Shape t = s;
-            change(t);
-            add(f, t, full);
-        };
-        with([](Shape& t) { t.epilogue = Epilogue::add; });
-        with([](Shape& t) { t.epilogue = Epilogue::act_mul, t.act = ActKind::gelu_tanh, t.bias = true, t.n = 76; });
-        with([](Shape& t) { t.f32_out = true, t.softcap = 5, t.outputs = true; });
-    }
+    add_tile_epilogues(add, full);
     for (const int k : {4, 37, 200}) {
         Shape s;
         s.k = k;
