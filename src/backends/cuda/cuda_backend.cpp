@@ -44,8 +44,10 @@ class CudaBackend final : public gpu::GpuBackend {
     std::unique_ptr<Executable> compile(const Program& program, std::span<const Weight> weights, std::shared_ptr<Cache> cache) override {
         auto own = std::static_pointer_cast<CudaCache>(std::move(cache));
         gpu::GpuProgram bound = gpu::bind_program(program, weights, own->layout(), limits_);
-        weights_->upload(bound, weights);
-        return std::make_unique<CudaExecutable>(context_, program, std::move(bound), weights, weights_, std::move(own));
+        std::future<void> uploaded = weights_->upload(bound, weights);
+        auto executable = std::make_unique<CudaExecutable>(context_, program, std::move(bound), weights, weights_, std::move(own));
+        uploaded.get();
+        return executable;
     }
     // Compiled code is kept on disk, where compile() finds it.
     void prepare(std::span<const Program> programs, std::span<const Weight> weights, std::span<const CacheLayer> layers, int capacity) override {

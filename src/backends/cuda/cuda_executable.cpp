@@ -51,7 +51,7 @@ CudaExecutable::CudaExecutable(std::shared_ptr<GpuContext> context, const Progra
             CallVariant v{variant.max_rows, variant.positions, variant.single, {}};
             for (const gpu::BoundKernel& kernel : variant.kernels) {
                 v.calls.push_back(make_call(kernel, weights));
-                if (kernel.kernel.grid.part_size > 0) part_size_ = kernel.kernel.grid.part_size;
+                if (const int part = kernel.kernel.grid.part_size; part > 0) part_size_ = part_size_ > 0 ? std::min(part_size_, part) : part;
             }
             out.variants.push_back(std::move(v));
         }
@@ -143,8 +143,12 @@ CudaExecutable::Call CudaExecutable::make_call(const gpu::BoundKernel& kernel, s
 void CudaExecutable::launch(const Call& call, const StepRows& step, int parts, bool dependent) {
     gpu::GridSize grid = gpu::grid_size(call.grid, step);
     // A graph serves many positions. Parts that a row does not have cost little, and a window can begin anywhere in one.
-    if (call.grid.part_size > 0)
-        grid.z = static_cast<unsigned>(call.grid.window > 0 ? std::min(parts, (call.grid.window + call.grid.part_size - 1) / call.grid.part_size + 1) : parts);
+    if (const int part = call.grid.part_size; part > 0) {
+        int z = (parts * part_size_ + part - 1) / part;
+        if (call.grid.window > 0) z = std::min(z, (call.grid.window + part - 1) / part + 1);
+        if (call.grid.most_parts > 0) z = std::min(z, call.grid.most_parts);
+        grid.z = static_cast<unsigned>(z);
+    }
     LaunchAttribute attribute{};
     attribute.id = kDependentLaunch;
     attribute.value.number = 1;
@@ -251,13 +255,14 @@ void CudaExecutable::run_timed(const StepRows& step) {
         events_.push_back(nullptr);
         check(d.event_create(&events_.back(), 0), "make an event");
     }
+    const int parts = part_size_ > 0 ? gpu::longest_position(step) / part_size_ + 1 : 1;
     copy_step();
     check(d.event_record(events_[0], context_->stream()), "record an event");
     for (std::size_t i = 0; i < launches_.size(); ++i) {
         const CallLaunch& l = launches_[i];
         const int rows = l.output_rows ? step.outputs : step.m;
         for (const Call& call : gpu::variant_for(l.variants, rows, gpu::longest_position(step), step.m).calls)
-            if (rows > 0) launch(call, step, static_cast<int>(gpu::grid_size(call.grid, step).z), false);
+            if (rows > 0) launch(call, step, parts, false);
         check(d.event_record(events_[i + 1], context_->stream()), "record an event");
     }
     copy_logits(step.outputs);

@@ -1,6 +1,7 @@
 // Weights on the GPU: every plane once, as it is stored.
 #pragma once
 
+#include <future>
 #include <map>
 #include <memory>
 #include <span>
@@ -13,8 +14,9 @@ namespace forge::cuda {
 class Weights {
   public:
     explicit Weights(std::shared_ptr<GpuContext> context) : context_(std::move(context)) {}
-    // Uploads the planes that a program reads and that are not there yet, through pinned memory, with progress.
-    void upload(const gpu::GpuProgram& program, std::span<const Weight> weights);
+    // Uploads the planes that a program reads and that are not there yet, through pinned memory, with progress, while the
+    // caller goes on: plane() knows their places at once. `weights` must stay until then.
+    std::future<void> upload(const gpu::GpuProgram& program, std::span<const Weight> weights);
     Pointer plane(const Weight& weight, int plane) const;
 
   private:

@@ -1,4 +1,7 @@
 // Attention: with what prepares its queries and keys, and what merges its parts, in one launch or in several.
+#include <climits>
+#include <set>
+
 #include "binder.h"
 #include "kernels/gpu/ways.h"
 
@@ -33,16 +36,20 @@ AttentionShape Binder::prepare_shape() const {
     return s;
 }
 
-Kernel Binder::decode_of(const AttentionShape& s, int rows) const { return launch_->variant(rows) ? chosen(attention_decode_ways(common_, s), rows) : attention_decode(common_, s); }
+Kernel Binder::decode_of(const AttentionShape& s, int rows) const { return launch_->variant(rows) && !s.far ? chosen(attention_decode_ways(common_, s), rows) : attention_decode(common_, s); }
 
 // A step of one row prepares what it reads; more rows see each other's keys, so these are made first.
 void Binder::attention_and_prepare(GpuLaunch& out) {
     const bool one_fused = !wants(kPreparedBefore, 1);
     AttentionShape s = prepare_shape();
     s.fused = true;
-    if (one_fused) out.variants.push_back({1, {bound(decode_of(s, 1))}});
+    const int near = attention_near(common_, s);
+    for (const int end : std::set{near, INT_MAX}) {
+        s.far = end > near;
+        if (one_fused) out.variants.push_back({1, {bound(decode_of(s, 1))}, end});
+    }
     if (one_fused && program_.max_rows == 1) return;
-    s.fused = false;
+    s.fused = s.far = false;
     out.variants.push_back({program_.max_rows, {bound(qk_prepare(common_, s)), bound_as(decode_of(s, program_.max_rows), {{"q", "query"}})}});
 }
 
@@ -53,24 +60,26 @@ AttentionShape Binder::merged_shape() const {
     return s;
 }
 
-// Steps of short contexts merge parts where these are made, longer ones in a launch of its own.
+// Steps of short contexts merge parts where these are made; longer ones in a launch of its own where parts are many.
 void Binder::attention_and_merge(GpuLaunch& out) {
     AttentionShape s = merged_shape();
     const bool gates = s.gates, one_fused = prepares() && !wants(kPreparedBefore, 1);
-    const int reach = attention_merged(s.capacity, s.window);
+    const int merged = attention_merged(common_, s), near = attention_near(common_, s);
     AttentionShape merging = s;
     merging.gated = gates;
+    int end = INT_MAX;
     const auto add = [&](int rows, std::vector<BoundKernel> kernels) {
         if (!s.merges) kernels.push_back(bound_as(attention_combine(common_, merging), {{"y", "out"}, {"q", "gates"}}));
-        out.variants.push_back({rows, std::move(kernels), s.merges ? reach : INT_MAX});
+        out.variants.push_back({rows, std::move(kernels), end});
     };
-    for (const bool here : {true, false}) {
-        if (!here && reach == INT_MAX) break;
-        s.merges = here;
+    for (const int reach : std::set{merged, near, INT_MAX}) {
+        end = reach;
+        s.merges = reach <= merged;
+        s.far = reach > near;
         s.fused = true;
         if (one_fused) add(1, {bound(decode_of(s, 1))});
         if (one_fused && program_.max_rows == 1) continue;
-        s.fused = false;
+        s.fused = s.far = false;
         std::vector<BoundKernel> apart;
         if (prepares()) apart.push_back(bound(qk_prepare(common_, s)));
         apart.push_back(prepares() ? bound_as(decode_of(s, program_.max_rows), {{"q", "query"}}) : bound(decode_of(s, program_.max_rows)));

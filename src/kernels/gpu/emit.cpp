@@ -81,7 +81,7 @@ GridSize grid_size(const Grid& grid, const StepRows& step) {
             const int position = step.positions[i], first = grid.window > 0 ? std::max(0, position + 1 - grid.window) : 0;
             parts = std::max(parts, position / grid.part_size - first / grid.part_size + 1);
         }
-        size.z = static_cast<unsigned>(parts);
+        size.z = static_cast<unsigned>(grid.most_parts > 0 ? std::min(parts, grid.most_parts) : parts);
     }
     return size;
 }

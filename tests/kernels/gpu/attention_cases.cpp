@@ -76,17 +76,22 @@ std::string describe(const std::string& what, const Shape& s) {
     return fmt::format("{} {}:{} x {} window {} softcap {} {}", what, s.heads, s.kv, s.head_dim, s.window, s.softcap, name_of(s.type));
 }
 
-GpuCase attention_case(const Shape& s, bool prefill, bool flash = false, const gpu::SimdFlashTile* simd = nullptr, bool tensor = false) {
+GpuCase attention_case(const Shape& s, bool prefill, bool flash = false, const gpu::SimdFlashTile* simd = nullptr, bool tensor = false, bool far = false) {
     const int max_rows = rows_of(s).step().m;
     gpu::Common c = common(s.type, max_rows);
-    if (tensor) c.limits.tensor = gpu::Tensor::mma_sync;
-    const gpu::AttentionShape g = shape_of(s);
+    if (tensor) c.limits.tensor = far ? gpu::Tensor::wgmma : gpu::Tensor::mma_sync;
+    if (far) {
+        c.limits.cores = 2;   // two long parts at most, from position 256 on
+        c.limits.near_positions = 256;
+    }
+    gpu::AttentionShape g = shape_of(s);
+    g.far = far;
     std::vector<gpu::Kernel> kernels;
     if (simd) kernels = {gpu::attention_simd(c, g, *simd)};
     else if (flash) kernels = {gpu::attention_flash(c, g)};
     else if (prefill) kernels = {gpu::attention_prefill(c, g)};
     else kernels = {s.packing > 0 ? gpu::attention_decode(c, g, s.packing) : gpu::attention_decode(c, g), gpu::attention_combine(c, g)};
-    const std::string name = simd ? fmt::format("simd {} x {} rows, {} keys{}", simd->simdgroups, simd->rows, simd->keys, simd->shared ? " shared" : "") : flash ? "flash" : prefill ? "prefill" : tensor ? "decode on tensor cores" : "decode";
+    const std::string name = simd ? fmt::format("simd {} x {} rows, {} keys{}", simd->simdgroups, simd->rows, simd->keys, simd->shared ? " shared" : "") : flash ? "flash" : prefill ? "prefill" : far ? "decode far" : tensor ? "decode on tensor cores" : "decode";
     return {describe(name, s), kernels, [=](GpuDevice& device, int order) {
                 const Rows rows = rows_of(s);
                 const std::size_t count = static_cast<std::size_t>(max_rows * s.heads * s.head_dim);
@@ -216,9 +221,10 @@ std::vector<GpuCase> decode_cases(bool) {
     for (const DType type : {DType::bf16, DType::f16})
         for (Shape s : std::vector<Shape>{{9, 3, 64}, {8, 1, 128}, {16, 1, 64}, {7, 1, 128}, {2, 1, 256}, {5, 1, 192}, {4, 4, 64}}) {
             s.type = type;
-            for (const int position : {0, 14, 15, 16, 63, 64, 130, 319}) {
+            for (const int position : {0, 14, 15, 16, 63, 64, 130, 270, 319}) {
                 s.rows = {{1, position, 1}};
-                cases.push_back(attention_case(s, false, false, nullptr, true));
+                for (const bool far : {false, true})
+                    if (!far || position != 130) cases.push_back(attention_case(s, false, false, nullptr, true, far));   // two parts, and short
             }
             s.rows = {{0, 0, 1}, {2, 63, 2}, {1, 200, 1}};
             cases.push_back(attention_case(s, false, false, nullptr, true));

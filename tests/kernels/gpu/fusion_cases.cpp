@@ -90,9 +90,16 @@ GpuCase convolved_product(const WeightFormat& format, int k_heads, int v_heads, 
 
 constexpr int kCapacity = 320;
 
-gpu::Common attending(DType type, int max_rows, bool tensor) {
+// Decode attention without tensor cores, with them, or with a ring of keys and values (against the same without).
+enum class Decode { plain, tensor, far };
+gpu::Common attending(DType type, int max_rows, Decode how) {
     gpu::Common c = common(type, max_rows);
-    if (tensor) c.limits.tensor = gpu::Tensor::mma_sync;
+    if (how == Decode::tensor) c.limits.tensor = gpu::Tensor::mma_sync;
+    if (how == Decode::far) {
+        c.limits.tensor = gpu::Tensor::wgmma;
+        c.limits.cores = 2;   // two long parts at most, from position 256 on
+        c.limits.near_positions = 256;
+    }
     return c;
 }
 
@@ -111,8 +118,8 @@ gpu::AttentionShape decode_shape(int heads, int kv, int head_dim, int window) {
 struct Form { bool q_norm, k_norm, gated, v_norm, v_from_k, writes; int half; NormFormula formula; };
 
 // One row's attention with its preparation, and gates with the merging of parts.
-GpuCase whole_attention(int heads, int kv, int head_dim, int position, int window, DType type, const Form& f, bool tensor = false) {
-    const gpu::Common c = attending(type, 1, tensor);
+GpuCase whole_attention(int heads, int kv, int head_dim, int position, int window, DType type, const Form& f, Decode how = Decode::plain) {
+    const gpu::Common c = attending(type, 1, how);
     gpu::AttentionShape s = decode_shape(heads, kv, head_dim, window);
     s.q_norm = f.q_norm;
     s.k_norm = f.k_norm;
@@ -124,10 +131,11 @@ GpuCase whole_attention(int heads, int kv, int head_dim, int position, int windo
     s.formula = f.formula;
     const gpu::Kernel prepare = gpu::qk_prepare(c, s), apart = gpu::attention_decode(c, s), gated_merge = gpu::attention_combine(c, s);
     s.fused = true;
+    s.far = how == Decode::far;
     const gpu::Kernel fused = gpu::attention_decode(c, s);
     s.gated = false;
     const gpu::Kernel merge = gpu::attention_combine(c, s), gate = gpu::head_gate(c, heads, head_dim);
-    return {fmt::format("whole attention {}:{} x {} at {} window {} {}", heads, kv, head_dim, position, window, name_of(type)), {prepare, apart, fused, merge, gate, gated_merge}, [=](GpuDevice& device, int order) {
+    return {fmt::format("whole attention {}:{} x {} at {} window {} {}{}", heads, kv, head_dim, position, window, name_of(type), s.far ? " far" : ""), {prepare, apart, fused, merge, gate, gated_merge}, [=](GpuDevice& device, int order) {
                 const std::size_t qs = static_cast<std::size_t>(heads * head_dim), ks = static_cast<std::size_t>(kv * head_dim), cache = 3 * ks * kCapacity;
                 Array q(type, normal(f.gated ? 2 * qs : qs, type, 1)), k(type, normal(ks, type, 2)), v(type, normal(ks, type, 3)), query(type, qs);
                 Array keys(type, normal(cache, type, 4)), values(type, normal(cache, type, 5)), keys2(type, normal(cache, type, 4)), values2(type, normal(cache, type, 5));
@@ -162,11 +170,11 @@ GpuCase whole_attention(int heads, int kv, int head_dim, int position, int windo
 
 // Decode attention whose last threadgroup merges the parts, against a merge in a launch of its own; twice, because the
 // words in which threadgroups arrive must be as before. rows: {slot, position, count}.
-GpuCase merged_attention(int heads, int kv, int head_dim, const std::vector<std::array<int, 3>>& positions, int window, DType type, bool prepares, bool gates, bool tensor = false) {
+GpuCase merged_attention(int heads, int kv, int head_dim, const std::vector<std::array<int, 3>>& positions, int window, DType type, bool prepares, bool gates, Decode how = Decode::plain) {
     Rows rows;
     for (const auto& [slot, position, count] : positions) rows.add(slot, position, count);
     const int m = rows.step().m;
-    const gpu::Common c = attending(type, m, tensor);
+    const gpu::Common c = attending(type, m, how);
     gpu::AttentionShape s = decode_shape(heads, kv, head_dim, window);
     s.rope_half = head_dim / 2;
     s.fused = prepares;
@@ -174,11 +182,13 @@ GpuCase merged_attention(int heads, int kv, int head_dim, const std::vector<std:
     const gpu::Kernel apart = gpu::attention_decode(c, s);
     s.merges = true;
     s.gates = gates;
+    s.far = how == Decode::far;
     const gpu::Kernel merges = gpu::attention_decode(c, s);
     s.gated = gates;
     const gpu::Kernel merge = gpu::attention_combine(c, s);
-    EXPECT_EQ(gpu::attention_merged(kCapacity, window), INT_MAX);
-    return {fmt::format("merging attention {}:{} x {} rows {} from {} window {} {}{}{}", heads, kv, head_dim, m, positions[0][1], window, name_of(type), prepares ? " prepares" : "", gates ? " gates" : ""),
+    EXPECT_EQ(gpu::attention_merged(c, s), INT_MAX);
+    EXPECT_EQ(gpu::attention_near(c, s), how == Decode::far && window == 0 ? 256 : INT_MAX);
+    return {fmt::format("merging attention {}:{} x {} rows {} from {} window {} {}{}{}{}", heads, kv, head_dim, m, positions[0][1], window, name_of(type), prepares ? " prepares" : "", gates ? " gates" : "", s.far ? " far" : ""),
             {apart, merges, merge}, [=](GpuDevice& device, int order) {
                 const std::size_t qs = static_cast<std::size_t>(m * heads * head_dim), ks = static_cast<std::size_t>(m * kv * head_dim), cache = static_cast<std::size_t>(3 * kv * head_dim * kCapacity);
                 Array q(type, normal(prepares && gates ? 2 * qs : qs, type, 1)), gate(type, normal(2 * qs, type, 2)), k(type, normal(ks, type, 3)), v(type, normal(ks, type, 4));
@@ -244,20 +254,22 @@ std::vector<GpuCase> codes_fusion_cases() {
 
 std::vector<GpuCase> decode_fusion_cases() {
     std::vector<GpuCase> cases;
-    for (const DType type : {DType::bf16, DType::f16})
-        for (const int position : {0, 15, 63, 64, 200}) {
-            cases.push_back(whole_attention(4, 2, 64, position, 0, type, {true, true, false, false, false, true, 32, NormFormula::two_rounding}, true));
-            cases.push_back(whole_attention(8, 1, 128, position, 0, type, {true, true, true, false, false, true, 16, NormFormula::one_plus}, true));
-            cases.push_back(whole_attention(2, 1, 256, position, 40, type, {true, true, true, true, false, true, 32, NormFormula::one_rounding}, true));
-            cases.push_back(whole_attention(10, 2, 128, position, 0, type, {false, true, false, true, true, true, 64, NormFormula::two_rounding}, true));
-            cases.push_back(whole_attention(3, 3, 192, position, 40, type, {true, false, false, false, false, false, 96, NormFormula::two_rounding}, true));
+    for (const Decode how : {Decode::tensor, Decode::far})
+        for (const DType type : {DType::bf16, DType::f16}) {
+            for (const int position : {0, 15, 63, 64, 200, 299}) {
+                if (how == Decode::far && position == 200) continue;   // two parts, and short: not for this kernel
+                cases.push_back(whole_attention(4, 2, 64, position, 0, type, {true, true, false, false, false, true, 32, NormFormula::two_rounding}, how));
+                cases.push_back(whole_attention(8, 1, 128, position, 0, type, {true, true, true, false, false, true, 16, NormFormula::one_plus}, how));
+                cases.push_back(whole_attention(2, 1, 256, position, 40, type, {true, true, true, true, false, true, 32, NormFormula::one_rounding}, how));
+                cases.push_back(whole_attention(10, 2, 128, position, 0, type, {false, true, false, true, true, true, 64, NormFormula::two_rounding}, how));
+                cases.push_back(whole_attention(3, 3, 192, position, 40, type, {true, false, false, false, false, false, 96, NormFormula::two_rounding}, how));
+            }
+            cases.push_back(merged_attention(4, 2, 64, {{1, 40, 1}}, 0, type, true, false, how));
+            cases.push_back(merged_attention(8, 2, 256, {{1, how == Decode::far ? 300 : 200, 1}}, 0, type, true, true, how));
+            if (how == Decode::far) continue;   // which is for one row
+            cases.push_back(merged_attention(9, 3, 64, {{0, 64, 1}, {2, 318, 2}, {1, 5, 1}}, 0, type, false, false, how));
+            cases.push_back(merged_attention(8, 1, 128, {{0, 130, 1}, {2, 3, 1}}, 40, type, false, true, how));
         }
-    for (const DType type : {DType::bf16, DType::f16}) {
-        cases.push_back(merged_attention(4, 2, 64, {{1, 40, 1}}, 0, type, true, false, true));
-        cases.push_back(merged_attention(8, 2, 256, {{1, 200, 1}}, 0, type, true, true, true));
-        cases.push_back(merged_attention(9, 3, 64, {{0, 64, 1}, {2, 318, 2}, {1, 5, 1}}, 0, type, false, false, true));
-        cases.push_back(merged_attention(8, 1, 128, {{0, 130, 1}, {2, 3, 1}}, 40, type, false, true, true));
-    }
     return cases;
 }
 

@@ -281,6 +281,17 @@ template <class T, int HD, int GP, int PART, int NT> struct Attend {
 // First key that a row at `position` sees; WINDOW 0: all.
 template <int WINDOW> FK_FN uint first_key(uint position) { return WINDOW > 0 && position + 1 > WINDOW ? position + 1 - WINDOW : 0u; }
 
+// The parts in which decode attention goes through the keys of a row, cut at multiples of their length: PART, or with
+// MOST > 0 (and no WINDOW) for rows from position NEAR on what makes MOST of them.
+struct KeyParts { uint first, length, count; };
+template <int WINDOW, int PART, int MOST, int NEAR> FK_FN KeyParts key_parts(uint position) {
+    KeyParts p;
+    p.first = first_key<WINDOW>(position);
+    p.length = MOST > 0 && position >= (uint)NEAR ? (position / (MOST > 0 ? MOST * 16 : 1) + 1) * 16 : PART;
+    p.count = position / p.length - p.first / p.length + 1;
+    return p;
+}
+
 // What the launch of a decode step's attention reads and writes; q, k and v as the projections left them where it
 // prepares them itself (FUSED), else q as qk_prepare left it.
 template <class T> struct AttentionInputs {
@@ -303,14 +314,14 @@ template <int HALF, int Q_KIND, int K_KIND, int GATED, int V_NORM, int V_FROM_K,
 };
 
 // The part that a threadgroup of decode attention takes: tg_x heads / GP, tg_y row, tg_z part, counted from the first that
-// the row sees. Parts are cut at multiples of PART.
+// the row sees.
 struct DecodePart {
     uint head, row, kv, position;
     bool there;               // such a row
     uint begin, end, old;     // keys [begin, end); those before `old` do not depend on the launch before
     ulong cached;             // where the head's keys and values begin
 };
-template <int FUSED, int HEADS, int KV, int HD, int GP, int PART, int WINDOW, int CAP, int R> FK_FN DecodePart decode_part(DEVICE const int* step, Ids id) {
+template <int FUSED, int HEADS, int KV, int HD, int GP, int PART, int MOST, int NEAR, int WINDOW, int CAP, int R> FK_FN DecodePart decode_part(DEVICE const int* step, Ids id) {
     DecodePart p;
     p.head = id.tg_x * GP;
     p.row = id.tg_y;
@@ -318,9 +329,10 @@ template <int FUSED, int HEADS, int KV, int HD, int GP, int PART, int WINDOW, in
     const uint rows = FUSED ? 1u : (uint)step[STEP_ROWS];
     p.there = p.row < rows;
     p.position = p.there ? (uint)step_position<R>(step, p.row) : 0u;
-    const uint first = first_key<WINDOW>(p.position), part = first / PART + id.tg_z;
-    p.begin = max(part * PART, first);
-    p.end = min((part + 1) * PART, p.position + 1);
+    const KeyParts all = key_parts<WINDOW, PART, MOST, NEAR>(p.position);
+    const uint part = all.first / all.length + id.tg_z;
+    p.begin = max(part * all.length, all.first);
+    p.end = min((part + 1) * all.length, p.position + 1);
     p.old = rows == 1u ? min(p.end, p.position) : 0u;
     p.cached = ((ulong)(p.there ? step_slot<R>(step, p.row) : 0) * KV + p.kv) * ((ulong)CAP * HD);
     return p;
@@ -371,7 +383,7 @@ enum { PART_HEADER = 4 };
 template <class T, class P, int FUSED, int HEADS, int KV, int HD, int GP, int HG, int PART, int PARTS, int WINDOW, int CAP, int R, int NT>
 FK_FN void attention_decode(THREAD const AttentionInputs<T>& in, THREADGROUP float* w, THREADGROUP float* red, THREADGROUP float* stats, THREADGROUP float* own, Ids id) {
     typedef Attend<T, HD, GP, PART, NT> At;
-    const DecodePart part = decode_part<FUSED, HEADS, KV, HD, GP, PART, WINDOW, CAP, R>(in.step, id);
+    const DecodePart part = decode_part<FUSED, HEADS, KV, HD, GP, PART, 0, 0, WINDOW, CAP, R>(in.step, id);
     const uint head = part.head, row = part.row, position = part.position, begin = part.begin, end = part.end, old = part.old;
     const ulong cached = part.cached;
     uint4 kr[At::KR], vr[At::VR];
@@ -422,12 +434,12 @@ FK_FN void attention_decode(THREAD const AttentionInputs<T>& in, THREADGROUP flo
 
 // Parts of a head merged: tg_x head and 32 of its dimensions, tg_y row. Simdgroups take parts in turn, lanes a dimension.
 // GATED: then times sigmoid(gate), as head_gate does; the gate of head h follows its query in q. red: NT floats.
-template <class T, int HEADS, int HD, int PART, int PARTS, int WINDOW, int R, int GATED, int NT>
+template <class T, int HEADS, int HD, int PART, int MOST, int NEAR, int PARTS, int WINDOW, int R, int GATED, int NT>
 FK_FN void attention_combine(DEVICE const int* step, DEVICE const float* partial, DEVICE const typename T::S* q, DEVICE typename T::S* y, THREADGROUP float* red, Ids id) {
     enum { SLICES = (HD + 31) / 32, TURNS = NT / 32, OWN = 32 / TURNS, STRIDE = PART_HEADER + HD };   // of 32 parts a simdgroup takes OWN
     const uint row = id.tg_y, head = id.tg_x / SLICES, d = id.tg_x % SLICES * 32 + id.lane;
     const bool there = (int)row < step[STEP_ROWS], live = d < HD;
-    const uint position = there ? (uint)step_position<R>(step, row) : 0u, parts = position / PART - first_key<WINDOW>(position) / PART + 1;
+    const uint position = there ? (uint)step_position<R>(step, row) : 0u, parts = key_parts<WINDOW, PART, MOST, NEAR>(position).count;
     FK_WAIT_INPUTS();
     if (!there) return;
     DEVICE const float* in = partial + ((ulong)row * HEADS + head) * ((ulong)PARTS * STRIDE);

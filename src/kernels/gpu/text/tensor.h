@@ -14,6 +14,17 @@ FK_FN void copy16(uint to, const void* from, bool there) {
 }
 FK_FN void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> FK_FN void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+// From compute capability 9.0 on: bytes that the copy engine brings, a multiple of 16, and the barrier in shared memory that counts them; one
+// thread tells it what to expect.
+FK_FN void barrier_begins(uint bar) { asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(bar) : "memory"); }
+FK_FN void barriers_began() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+FK_FN void barrier_expects(uint bar, uint bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory"); }
+FK_FN void barrier_wait(uint bar, uint phase) {
+    asm volatile("{.reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra again;}" ::"r"(bar), "r"(phase) : "memory");
+}
+FK_FN void copy_bulk(uint to, const void* from, uint bytes, uint bar) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(bar) : "memory");
+}
 FK_FN void store16(uint to, uint a, uint b, uint c, uint d) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }

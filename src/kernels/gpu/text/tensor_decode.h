@@ -8,10 +8,14 @@
 // The loads of the next 16 keys are under way while these are used. A row's bits depend on the row alone.
 namespace fk {
 
-template <class T, class P, int FUSED, int HEADS, int KV, int HD, int GP, int PART, int PARTS, int WINDOW, int CAP, int R, int NT> struct TensorDecode {
+// D > 0 (compute capability 9.0): the copy engine brings keys and values into shared memory, D times 16 positions a
+// simdgroup ahead, which is more than registers can hold. The bits are the same.
+template <class T, class P, int FUSED, int HEADS, int KV, int HD, int GP, int PART, int MOST, int NEAR, int PARTS, int WINDOW, int CAP, int R, int NT, int D> struct TensorDecode {
     typedef typename TensorOf<T>::X X;
     typedef typename T::S S;
-    enum { SG = NT / 32, KC = HD / 32, VC = HD / 64 };   // 16-byte chunks of a key that a lane has, and of a value
+    // 16-byte chunks of a key that a lane has, and of a value; of a vector, and of a step of the ring. EARLY: all that the
+    // ring brings is older than the launch before.
+    enum { SG = NT / 32, KC = HD / 32, VC = HD / 64, ROW = HD / 8, STEP = 32 * ROW, EARLY = FUSED && P::writes };
 
     // Lane (g, t) has chunks t, t + 4, ... of keys g and g + 8, and chunks g, g + 8, ... of values 2t, 2t + 1, 2t + 8, 2t + 9.
     static FK_FN uint key_of(uint h, Ids id) { return id.lane / 4 + 8 * h; }
@@ -37,6 +41,32 @@ template <class T, class P, int FUSED, int HEADS, int KV, int HD, int GP, int PA
             const bool there = at >= from && at < to;
             FK_UNROLL for (uint c = 0; c < VC; ++c)
                 if (there || fresh) v[i * VC + c] = chunk(values + (ulong)at * HD, id.lane / 4 + 8 * c, there);
+        }
+    }
+    // Up to 16 keys and values from position `base` on, of those before `to`, into the ring's step at `slot`, whose barrier
+    // says when they are there.
+    static FK_FN void copy_step(const S* keys, const S* values, uint base, uint to, uint slot, uint bar, Ids id) {
+        const uint n = base < to ? min(16u, to - base) : 0u;
+        if (n == 0u) return;   // the same for a simdgroup
+        if (id.lane == 0) {
+            barrier_expects(bar, n * (HD * 4));
+            copy_bulk(slot, keys + (ulong)base * HD, n * (HD * 2), bar);
+            copy_bulk(slot + 16 * ROW * 16, values + (ulong)base * HD, n * (HD * 2), bar);
+        }
+    }
+    static FK_FN void begin_ring(const S* keys, const S* values, uint base, uint to, uint ring, uint bars, Ids id) {
+        FK_UNROLL for (uint s = 0; s < D; ++s) copy_step(keys, values, base + s * (SG * 16), to, ring + s * (STEP * 16), bars + s * 8, id);
+    }
+    // What copy_step() brought; zeros for values that are not before `to`.
+    static FK_FN void read_step(const uint4* slot, uint base, uint to, uint4* k, uint4* v, Ids id) {
+        FK_UNROLL for (uint h = 0; h < 2; ++h)
+            FK_UNROLL for (uint c = 0; c < KC; ++c) k[h * KC + c] = slot[key_of(h, id) * ROW + id.lane % 4 + 4 * c];
+        FK_UNROLL for (uint i = 0; i < 4; ++i)
+            FK_UNROLL for (uint c = 0; c < VC; ++c) v[i * VC + c] = slot[16 * ROW + value_of(i, id) * ROW + id.lane / 4 + 8 * c];
+        if (base + 16 > to) {
+            FK_UNROLL for (uint i = 0; i < 4; ++i)
+                FK_UNROLL for (uint c = 0; c < VC; ++c)
+                    if (base + value_of(i, id) >= to) v[i * VC + c] = make_u4(0u, 0u, 0u, 0u);
         }
     }
     // The vectors of position `at`, which this launch has made.
@@ -71,26 +101,39 @@ template <class T, class P, int FUSED, int HEADS, int KV, int HD, int GP, int PA
         }
     }
 
-    // merged: SG * GP * (HD + 2) floats; own_: (GP + 2 + SG) * HD floats (FUSED).
-    static FK_FN void run(const AttentionInputs<T>& in, float* merged, float* own_, Ids id) {
-        const DecodePart part = decode_part<FUSED, HEADS, KV, HD, GP, PART, WINDOW, CAP, R>(in.step, id);
+    // merged: SG * GP * (HD + 2) floats; own_: (GP + 2 + SG) * HD floats (FUSED); ring: SG * D * (STEP + 1) uint4, from a multiple
+    // of 128 bytes on (else the copy engine writes every line twice).
+    static FK_FN void run(const AttentionInputs<T>& in, float* merged, float* own_, uint4* ring, Ids id) {
+        const DecodePart part = decode_part<FUSED, HEADS, KV, HD, GP, PART, MOST, NEAR, WINDOW, CAP, R>(in.step, id);
         const uint head = part.head, row = part.row, position = part.position, begin = part.begin, end = part.end, old = part.old;
         const ulong cached = part.cached;
         const S *keys = in.keys + cached, *values = in.values + cached;
         uint base = begin + id.sg * 16;
         uint4 k[2 * KC], v[4 * VC];
-        load_keys(keys, base, begin, old, true, k, id);
-        load_values(values, base, begin, old, true, v, id);
+        const uint4* mine = ring + id.sg * (D * STEP);
+        const uint to_mine = shared_address(mine), bars = shared_address(ring) + SG * D * STEP * 16 + id.sg * (D * 8);
+        if (D == 0) {
+            load_keys(keys, base, begin, old, true, k, id);
+            load_values(values, base, begin, old, true, v, id);
+        } else {
+            if (id.lane == 0) {
+                FK_UNROLL for (uint s = 0; s < D; ++s) barrier_begins(bars + s * 8);
+                barriers_began();
+            }
+            __syncwarp();
+            if (EARLY) begin_ring(keys, values, base, old, to_mine, bars, id);
+        }
         OwnTurn<T, P, HD> turn;
         if (FUSED) turn.load(in, position, id);
         FK_WAIT_INPUTS();
         if (!part.there || begin >= end) return;
         const uint at = FUSED && P::writes && end == position + 1 ? position : 0xffffffffu, to = min(end, at);
         const uint from = max(begin, old);
-        if (from < to) {
+        if (from < to && D == 0) {
             load_keys(keys, base, from, to, false, k, id);
             load_values(values, base, from, to, false, v, id);
         }
+        if (D > 0 && !EARLY) begin_ring(keys, values, base, to, to_mine, bars, id);
         float *own_k = own_ + GP * HD, *own_v = own_k + HD;
         uint4 q[KC];
         if (FUSED) {
@@ -102,11 +145,16 @@ template <class T, class P, int FUSED, int HEADS, int KV, int HD, int GP, int PA
         }
         float o[VC * 4][4], top = -INFINITY, sum = 0.0f;
         FK_UNROLL for (uint i = 0; i < VC * 16; ++i) o[i / 4][i % 4] = 0.0f;
+        uint slot = 0, phase = 0;
         FK_NO_UNROLL for (; base < end; base += SG * 16) {   // the same for a simdgroup
+            if (D > 0) {
+                if (base < to) barrier_wait(bars + slot * 8, phase);
+                read_step(mine + slot * STEP, base, to, k, v, id);
+            }
             if (at < end && at - base < 16u) own(own_k, own_v, base, at, k, v, id);
             float s[4];
             scores(q, k, s);
-            load_keys(keys, base + SG * 16, begin, to, true, k, id);
+            if (D == 0) load_keys(keys, base + SG * 16, begin, to, true, k, id);
             float most = top;
             FK_UNROLL for (uint i = 0; i < 4; ++i) {
                 s[i] *= in.scale;
@@ -130,7 +178,16 @@ template <class T, class P, int FUSED, int HEADS, int KV, int HD, int GP, int PA
             }
             const uint p[2] = {X::two(s[0], s[1]), X::two(s[2], s[3])};
             add_values(p, v, o);
-            load_values(values, base + SG * 16, begin, to, true, v, id);
+            if (D == 0) {
+                load_values(values, base + SG * 16, begin, to, true, v, id);
+            } else {   // now that the products have what the step held: the copy engine waits for nobody's loads
+                __syncwarp();
+                copy_step(keys, values, base + D * (SG * 16), to, to_mine + slot * (STEP * 16), bars + slot * 8, id);
+                if (++slot == D) {
+                    slot = 0;
+                    phase ^= 1u;
+                }
+            }
         }
         sum += simd_shuffle_xor(sum, (ushort)1);
         sum += simd_shuffle_xor(sum, (ushort)2);

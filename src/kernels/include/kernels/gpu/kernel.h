@@ -28,12 +28,13 @@ struct Array {
 };
 
 // Grid in threadgroups: x fixed; y one for `rows_per_group` rows of the step (0: always 1); z one for each part of
-// the cache that the step's longest row reads (part_size positions; 0: always 1). Where a row counts more than once
+// the cache that the step's longest row reads (part_size positions, but at most most_parts; 0: always 1). Where a row counts more than once
 // (choices of experts), y counts those; with groups that each begin a new y, as many more as there can be groups.
 struct Grid {
     int x = 1, rows_per_group = 1, part_size = 0, window = 0;
     bool output_rows = false;
     int per_row = 1, groups = 0;
+    int most_parts = 0;        // 0: no limit
     bool operator==(const Grid&) const = default;
 };
 

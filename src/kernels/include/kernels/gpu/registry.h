@@ -22,6 +22,7 @@ struct Limits {
     bool join = true;          // products that nothing separates run in one launch
     bool merge = true;         // parts of a short context are merged where they are made, not in a launch of their own
     bool wide = false;         // tiles for few rows that a large GPU reads memory fastest with (matmul.cpp)
+    int near_positions = 8192; // wgmma: positions from which decode attention is cut into a threadgroup a core
     long tensor_codes = 4 << 20;   // `wide` and `tensor`: elements from which a matrix of 4-bit codes takes few rows on tensor cores
 };
 
@@ -121,6 +122,7 @@ struct AttentionShape {
     // attention_merged(): into "out", with "gates" (what attention_combine calls "q") where `gates`, and "arrivals",
     // words that are 0 between launches, one for each row and head.
     bool merges = false, gates = false;
+    bool far = false;          // attention_decode of one row from position attention_near() on
     // qk_prepare, and attention_decode where it is fused; attention_combine: gated, it applies the gate in operand "q"
     bool writes = true, q_norm = false, k_norm = false, gated = false, v_norm = false, v_from_k = false;
     NormFormula formula = NormFormula::two_rounding;
@@ -131,7 +133,9 @@ struct AttentionShape {
 int attention_part(int capacity);
 int attention_parts(int capacity, int window);
 // Positions of rows whose parts attention_decode can merge: their number (INT_MAX: every row).
-int attention_merged(int capacity, int window);
+int attention_merged(const Common& c, const AttentionShape& s);
+// Position of a row from which attention_decode does better with `far` (INT_MAX: none), to the same bits.
+int attention_near(const Common& c, const AttentionShape& s);
 std::uint64_t attention_partial_bytes(int rows, int heads, int head_dim, int capacity);
 Kernel qk_prepare(const Common& c, const AttentionShape& s);
 Kernel attention_decode(const Common& c, const AttentionShape& s);
