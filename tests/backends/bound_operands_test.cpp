@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <climits>
+#include <string>
 
 #include "../tune/fixture.h"
 #include "backends/outline.h"
@@ -41,6 +43,7 @@ TEST_P(BoundOperands, AreThoseOfTheProgramInEveryVariant) {
         limits.tensor = wide ? gpu::Tensor::wgmma : gpu::Tensor::simdgroup;
         limits.wide = wide;
         limits.cores = 132;
+        limits.near_positions = 1024;   // where heads are of whole 64s: long contexts too
         const auto backend = make_outline_backend(wide ? OutlineTarget::cuda : OutlineTarget::metal);
         const tune::Subject subject = model.on(*backend);
         const gpu::GpuCacheLayout cache(subject.layers, 2, kCapacity, DType::bf16);
@@ -77,6 +80,45 @@ INSTANTIATE_TEST_SUITE_P(All, BoundOperands,
                              std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
                              return name;
                          });
+
+// Every head size that the tensor cores take: one threadgroup has more than half of a multiprocessor's memory and not more
+// than all, and the grid has a place for every part of the shortest and of the longest row that the kernel serves.
+TEST(LongContexts, HaveAThreadgroupForEveryCore) {
+    gpu::Common c;
+    c.limits.tensor = gpu::Tensor::wgmma;
+    c.limits.cores = 132;
+    gpu::AttentionShape s;
+    s.capacity = 40960;
+    for (const int head_dim : {64, 128, 192, 256})
+        for (const int kv : {1, 2, 3, 8})
+            for (const int group : {1, 2, 4, 5, 8, 16}) {
+                SCOPED_TRACE(std::to_string(head_dim) + " " + std::to_string(kv) + " " + std::to_string(group));
+                s.head_dim = head_dim;
+                s.n_kv_heads = kv;
+                s.n_heads = kv * group;
+                s.fused = s.far = true;
+                const int near = gpu::attention_near(c, s);
+                ASSERT_EQ(near, 8192);
+                const gpu::Kernel far = gpu::attention_decode(c, s);
+                EXPECT_LE(far.dynamic_bytes(), 227u * 1024);
+                EXPECT_GT(far.dynamic_bytes(), 114u * 1024);
+                EXPECT_LE(far.grid.x * far.grid.most_parts, std::max(132, far.grid.x));
+                EXPECT_GT(2 * far.grid.x * far.grid.most_parts, kv == 1 && group <= 8 ? 64 : 132);
+                const int slots[1] = {0}, first[1] = {near}, last[1] = {s.capacity - 1};
+                StepRows step;
+                step.m = 1;
+                step.slots = slots;
+                for (const int* positions : {first, last}) {
+                    step.positions = positions;
+                    EXPECT_EQ(static_cast<int>(gpu::grid_size(far.grid, step).z), far.grid.most_parts);
+                }
+                s.far = false;   // the same parts, for rows that are short too
+                EXPECT_EQ(gpu::attention_decode(c, s).grid.most_parts, 64);
+                s.window = 512;
+                EXPECT_EQ(gpu::attention_near(c, s), INT_MAX);
+                s.window = 0;
+            }
+}
 
 }  // namespace
 }  // namespace forge::test
