@@ -11,9 +11,9 @@ constexpr int kThreads = 128;
 // has 256 for each: more parts would take it longer than that launch.
 constexpr int kMergedParts = 16;
 // Decode attention with a ring of keys and values in shared memory: parts of short contexts, the most parts of long ones;
-// the ring, which takes more than half of what a multiprocessor has (two threadgroups on one would leave another idle)
-// but no more than it needs (products after it want L1), and what a threadgroup may have in all.
-constexpr int kNearPart = 128, kMostParts = 64, kRingBytes = 120 * 1024, kRingSteps = 3, kMostBytes = 220 * 1024;
+// the ring, which takes more than half of what a multiprocessor has (two threadgroups on one would leave another idle),
+// and what a threadgroup may have in all.
+constexpr int kNearPart = 128, kMostParts = 64, kRingBytes = 140 * 1024, kRingSteps = 3, kMostBytes = 220 * 1024;
 
 // Query heads that a threadgroup serves with one read of keys and values.
 int packed_heads(const AttentionShape& s, bool tensor = false) {
