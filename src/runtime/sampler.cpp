@@ -14,12 +14,15 @@ namespace {
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 constexpr std::size_t kBlock = 32;  // logits looked at together; wide enough for any vector unit
 
+constexpr std::size_t kPiece = 128 * kBlock;  // logits among which the largest is looked for one by one
+
 // Largest value, and whether a value is NaN or +inf. Lane-wise, so that compilers vectorise it.
 struct Scan {
     float largest;
     bool bad;
+    std::size_t piece = 0;  // where the first piece begins that holds the largest
 };
-Scan scan(const float* x, std::size_t n) {
+Scan scan_piece(const float* x, std::size_t n) {
     std::array<float, kBlock> largest;
     std::array<int, kBlock> bad{};
     largest.fill(kMinusInfinity);
@@ -36,6 +39,15 @@ Scan scan(const float* x, std::size_t n) {
     }
     return {*std::max_element(largest.begin(), largest.end()),
             std::any_of(bad.begin(), bad.end(), [](int b) { return b != 0; })};
+}
+Scan scan(const float* x, std::size_t n) {
+    Scan all{kMinusInfinity, false};
+    for (std::size_t i = 0; i < n; i += kPiece) {
+        const Scan piece = scan_piece(x + i, std::min(kPiece, n - i));
+        all.bad |= piece.bad;
+        if (piece.largest > all.largest) all.largest = piece.largest, all.piece = i;
+    }
+    return all;
 }
 
 // A logit that is not a number is a bug or a damaged file; choosing around it would hide it.
@@ -106,7 +118,7 @@ std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std:
         fail("no token can follow at position {}: {}", position,
              mask ? "the grammar forbids every token that the model allows" : "every logit is -inf");
     if (options_.temperature == 0)  // the first of equals
-        return static_cast<std::int32_t>(std::find(x, x + n, seen.largest) - x);
+        return static_cast<std::int32_t>(std::find(x + seen.piece, x + n, seen.largest) - x);
 
     const double u = uniform(options_.seed, position);
     // Weights are exp((x - largest) / temperature): the largest has weight 1, nothing overflows.
