@@ -18,6 +18,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// The time of one picture on a screen. Each writing takes a core from the threads that compute, here and where a client
+// on the same machine reads, so that pieces of a stream that come faster are written together.
+constexpr std::chrono::milliseconds between_writes{16};
+
 SamplingOptions patched(SamplingOptions o, const SamplingPatch& p) {
     o.temperature = p.temperature.value_or(o.temperature);
     o.top_p = p.top_p.value_or(o.top_p);
@@ -144,8 +148,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
         bool wake = false;
         {
             std::lock_guard lock(said_mutex_);
+            const bool more = event.delta.has_value();   // of an answer whose last writing may be too young
             said_.push_back(std::move(event));
-            if (!waits && !listening_) wake = listening_ = true;
+            if (!waits && !listening_ && !(more && resting_)) wake = listening_ = true;
         }
         if (wake) reply_->defer([self = shared_from_this()] { self->listen(); });
     }
@@ -171,8 +176,29 @@ class Generation : public std::enable_shared_from_this<Generation> {
         } catch (const std::exception& error) {   // memory, mostly; it must not end the thread of all sockets
             fail(ApiError(500, "", error.what()), out);
         }
+        if (!out.empty()) rest();
         if (!out.empty() && !reply_->write(std::move(out)) && !closed_) leave();   // the client is gone, and gone() has not come yet
         if (closed_ && stream_) reply_->end();
+    }
+
+    // What comes now waits a little, but for the end. Does not keep an answer alive that has ended meanwhile.
+    void rest() {
+        {
+            std::lock_guard lock(said_mutex_);
+            if (resting_) return;
+            resting_ = true;
+        }
+        reply_->defer(between_writes, [weak = weak_from_this()] {
+            const auto self = weak.lock();
+            if (!self) return;
+            {
+                std::lock_guard lock(self->said_mutex_);
+                self->resting_ = false;
+                if (self->said_.empty() || self->listening_) return;
+                self->listening_ = true;
+            }
+            self->listen();
+        });
     }
 
     void add(int index, const TextDelta& delta, std::string& out) {
@@ -230,6 +256,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::mutex said_mutex_;
     std::vector<Event> said_;
     bool listening_ = true;          // listen() will come
+    bool resting_ = false;           // something was written a short while ago
 
     std::mutex mutex_;               // what follows
     std::vector<Answer> answers_;

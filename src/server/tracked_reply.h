@@ -24,6 +24,7 @@ class TrackedReply final : public http::Reply {
     void on_gone(std::function<void()> action) override { reply_->on_gone(std::move(action)); }
     bool started() const override { return reply_->started(); }
     void defer(std::function<void()> work) override { reply_->defer(std::move(work)); }
+    void defer(std::chrono::milliseconds wait, std::function<void()> work) override { reply_->defer(wait, std::move(work)); }
     void again(std::function<void()> work) override { reply_->again(std::move(work)); }
 
   private:

@@ -101,6 +101,13 @@ bool Exchange::started() const {
 
 void Exchange::defer(std::function<void()> work) { asio::post(state_->io, std::move(work)); }
 
+void Exchange::defer(std::chrono::milliseconds wait, std::function<void()> work) {
+    const auto timer = std::make_shared<asio::steady_timer>(state_->io, wait);
+    timer->async_wait([timer, work = std::move(work)](error_code error) {
+        if (!error) work();
+    });
+}
+
 void Exchange::again(std::function<void()> work) {
     asio::post(state_->workers, [self = shared_from_this(), work = std::move(work)] {
         std::string error;

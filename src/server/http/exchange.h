@@ -24,6 +24,7 @@ class Exchange final : public Reply, public std::enable_shared_from_this<Exchang
     void on_gone(std::function<void()> action) override;
     bool started() const override;
     void defer(std::function<void()> work) override;
+    void defer(std::chrono::milliseconds wait, std::function<void()> work) override;
     void again(std::function<void()> work) override;
 
     // For the connection.

@@ -47,6 +47,8 @@ class Reply {
 
     // Runs `work` soon on the thread that writes the sockets, one after the other: for what should not keep the caller.
     virtual void defer(std::function<void()> work) = 0;
+    // Likewise after a while; never when the server stops before.
+    virtual void defer(std::chrono::milliseconds wait, std::function<void()> work) = 0;
     // Runs `work` on a worker, as the handler was: an exception is answered as its would be.
     virtual void again(std::function<void()> work) = 0;
 };
