@@ -226,6 +226,10 @@ def random_check(options):
     return 1 if bad else 0
 
 
+def texts(**text):
+    return {"type": "array", "items": {"type": "string"} | text, "minItems": 5, "maxItems": 30}
+
+
 def hundred_properties():
     kinds = [{"type": "string"}, {"type": "string", "maxLength": 40}, {"type": "integer", "minimum": 0, "maximum": 100000}, {"type": "number"}, {"type": "boolean"},
              {"enum": ["red", "green", "blue"]}, {"type": "array", "items": {"type": "string"}}, {"type": ["string", "null"], "format": "date"},
@@ -240,12 +244,22 @@ TIMED = {
     "patterns": {"type": "array", "items": {"type": "string", "pattern": "^[a-z]+(-[a-z0-9]+)*$"}, "minItems": 5, "maxItems": 30},
     "a tree": {"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {"v": {"type": "string"}, "c": {"type": "array", "items": {"$ref": "#/$defs/n"}}}, "required": ["v", "c"], "additionalProperties": False}}},
     "100 properties": hundred_properties(),
+    "lines": texts(pattern="^[^\\n]*$"),
+    "lines of at most 200": texts(pattern="^[^\\n]*$", maxLength=200),
+    "lines of 100 to 200": texts(pattern="^[^\\n]*$", minLength=100, maxLength=200),
+    "lines of at most 20": texts(pattern="^[^\\n]*$", maxLength=20),
+    "^.{0,200}$": texts(pattern="^.{0,200}$"),
+    "a digit in at most 200": texts(pattern="[0-9]", maxLength=200),
+}
+GRAMMARS = {
+    "GBNF, [^\"\\n]{0,200}": 'root ::= ("\\"" [^"\\n]{0,200} "\\"" ","?){5,30}',
+    "GBNF, char{0,200}": 'root ::= "[" ("\\"" char{0,200} "\\"" ","?){5,30} "]"\nchar ::= [^"\\\\\\x00-\\x1f] | "\\\\" ["\\\\/bfnrt]',
 }
 
 
 # In the notation of calls in which strings are between two special tokens, where the vocabulary has this one.
 QUOTE = "<|im_start|>"
-QUOTED = {"bounded texts between special tokens": TIMED["bounded texts"]}
+QUOTED = {"bounded texts between special tokens": TIMED["bounded texts"], "lines of at most 200 between special tokens": TIMED["lines of at most 200"]}
 
 
 def time(options):
@@ -255,6 +269,7 @@ def time(options):
     failed = 0
     requests = {name: {"schema": schema} for name, schema in TIMED.items()}
     requests |= {name: {"schema": schema, "quote": QUOTE} for name, schema in QUOTED.items()}
+    requests |= {name: {"grammar": grammar} for name, grammar in GRAMMARS.items()}
     for name, request in requests.items():
         compile_ms = statistics.median(ask(request | {"texts": []})["compile_ms"] for _ in range(9))
         answer = ask(request | {"time": 20})

@@ -43,9 +43,24 @@ void Builder::epsilon(NodeId from, NodeId to) { add(from, {Kind::epsilon, 0, 0, 
 void Builder::call(NodeId from, RuleId rule, NodeId to) { add(from, {Kind::call, 0, 0, rule, to}); }
 
 void Builder::text(NodeId from, const Grammar::Text& text, NodeId to) {
+    add(from, {Kind::text, 0, 0, text_number(text), to});
+}
+
+std::uint32_t Builder::text_number(const Grammar::Text& text) {
     const auto [it, added] = text_index_.try_emplace(text, static_cast<std::uint32_t>(texts_.size()));
     if (added) texts_.push_back(text);
-    add(from, {Kind::text, 0, 0, it->second, to});
+    return it->second;
+}
+
+void Builder::alike(NodeId node, NodeId to, std::uint32_t agrees) {
+    if (nodes_[node].agrees > 0 || node == to) return;
+    nodes_[node].alike = to;
+    nodes_[node].agrees = agrees;
+}
+
+void Builder::inside(NodeId node, const Grammar::Text& kind, std::uint32_t room, NodeId alike, std::uint32_t agrees) {
+    nodes_[node].inside = static_cast<std::uint32_t>(insides_.size());
+    insides_.push_back({text_number(kind), room, alike, agrees});
 }
 
 NodeId Builder::literal(NodeId from, std::string_view text) {
@@ -153,7 +168,7 @@ Grammar Builder::finish(RuleId start, const std::string& nothing) {
     Grammar g;
     g.nodes.reserve(nodes_.size());
     for (NodeId n = 0; n < nodes_.size(); ++n) {
-        Grammar::Node node{static_cast<std::uint32_t>(g.edges.size()), 0, nodes_[n].accept};
+        Grammar::Node node{static_cast<std::uint32_t>(g.edges.size()), 0, nodes_[n].accept, nodes_[n].alike, nodes_[n].agrees, nodes_[n].inside};
         if (good[n]) {
             for (auto i = out.first[n]; i < out.first[n + 1]; ++i) {
                 const Edge& e = edges_[out.items[i]];
@@ -166,6 +181,7 @@ Grammar Builder::finish(RuleId start, const std::string& nothing) {
         g.nodes.push_back(node);
     }
     g.texts = texts_;
+    g.insides = insides_;
     g.rules = rules_;
     g.start = start;
     return g;

@@ -29,6 +29,11 @@ class Builder {
     RuleId rule();                                       // with a first node of its own
     NodeId start(RuleId rule) const { return rules_[rule]; }
 
+    // Grammar::Node's; the first that is said of a node stays.
+    void alike(NodeId node, NodeId to, std::uint32_t agrees);
+    void inside(NodeId node, const Grammar::Text& kind, std::uint32_t room, NodeId alike, std::uint32_t agrees);
+    NodeId next_node() const { return static_cast<NodeId>(nodes_.size()); }
+
     // What is being compiled, for the message when it grows too large: the keyword, mostly.
     void working_on(std::string what) { what_ = std::move(what); }
 
@@ -38,7 +43,12 @@ class Builder {
 
   private:
     struct Edge : Grammar::Edge { NodeId from; };
-    struct Node { bool accept = false; };
+    struct Node {
+        bool accept = false;
+        NodeId alike = 0;
+        std::uint32_t agrees = 0, inside = Grammar::Node::no_inside;
+    };
+    std::uint32_t text_number(const Grammar::Text& text);
     void add(NodeId from, Grammar::Edge edge);
     std::vector<char> ending(bool bytes) const;
     void refuse_left_recursion() const;
@@ -46,6 +56,7 @@ class Builder {
     std::vector<Node> nodes_;
     std::vector<Edge> edges_;
     std::vector<Grammar::Text> texts_;
+    std::vector<Grammar::Inside> insides_;
     std::map<Grammar::Text, std::uint32_t> text_index_;
     std::vector<NodeId> rules_;
     std::string what_ = "the grammar";

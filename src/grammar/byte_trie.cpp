@@ -28,6 +28,12 @@ ByteTrie ByteTrie::build(std::vector<std::pair<std::string, std::uint32_t>> stri
         before = text;
     }
     for (const std::uint32_t n : path) t.nodes[n].end = static_cast<std::uint32_t>(t.nodes.size());
+    t.deepest.resize(t.nodes.size());
+    for (std::size_t i = t.nodes.size(); i-- > 0;) {
+        std::uint16_t deepest = t.nodes[i].depth;
+        for (std::uint32_t child = static_cast<std::uint32_t>(i) + 1; child < t.nodes[i].end; child = t.nodes[child].end) deepest = std::max(deepest, t.deepest[child]);
+        t.deepest[i] = deepest;
+    }
     return t;
 }
 

@@ -256,6 +256,25 @@ class Reader {
     std::map<std::string, std::size_t> index_;
 };
 
+// Copies of one part that follow each other, all with the same nodes in the same order. A text that has no more bytes
+// than there are copies to come does not tell one from the first: where the part may be empty, more than one a byte are
+// not needed, and where it may not, none is left for what follows them before.
+class Copies {
+  public:
+    void begin(NodeId first) { firsts_.push_back(first); }
+    void say(Builder& builder) const {
+        for (std::size_t i = 1; i + 1 < firsts_.size(); ++i) {   // the last one has none to come
+            const NodeId next = firsts_[i + 1];
+            if (next - firsts_[i] != firsts_[1] - firsts_[0]) return;
+            for (NodeId n = firsts_[i]; n < next; ++n)
+                builder.alike(n, firsts_[0] + (n - firsts_[i]), static_cast<std::uint32_t>(firsts_.size() - i - 1));
+        }
+    }
+
+  private:
+    std::vector<NodeId> firsts_;
+};
+
 class Emitter {
   public:
     explicit Emitter(const Reader& reader) : reader_(reader), edges_(builder_, false) {}
@@ -293,7 +312,12 @@ class Emitter {
                 return to;
             }
             case Part::repeat: {
-                for (int i = 0; i < p.least; ++i) from = emit(p.parts[0], step(from));
+                Copies required, optional;   // each may be left only for the next, or for what follows as well
+                for (int i = 0; i < p.least; ++i) {
+                    required.begin(builder_.next_node());
+                    from = emit(p.parts[0], step(from));
+                }
+                required.say(builder_);
                 const NodeId to = builder_.node();
                 if (p.most < 0) {
                     const NodeId loop = step(from);
@@ -302,8 +326,10 @@ class Emitter {
                 } else {
                     for (int i = p.least; i < p.most; ++i) {
                         builder_.epsilon(from, to);
+                        optional.begin(builder_.next_node());
                         from = emit(p.parts[0], step(from));
                     }
+                    optional.say(builder_);
                     builder_.epsilon(from, to);
                 }
                 return to;

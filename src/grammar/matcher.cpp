@@ -21,6 +21,9 @@ struct Matcher::State {
     std::unordered_map<SetId, std::vector<std::uint32_t>> masks;
     std::vector<std::uint32_t> result;
     std::vector<SetId> path;
+    // Of sets that others are alike: what the trie says of them alone.
+    static constexpr std::size_t most_walked = 64;
+    std::unordered_map<SetId, std::vector<std::uint32_t>> walked;
 
     std::vector<const StringTokens*> strings;   // of the grammar's texts
 
@@ -30,13 +33,18 @@ struct Matcher::State {
 
     void set(std::uint32_t id) { result[id / 32] |= 1u << (id % 32); }
 
-    // Calls found(item) for every string of the trie that `from` can read.
+    // Calls found(item) for every string of the trie that `from` can read; with `longer`, for those of more bytes only
+    // (and some others).
     template <typename Found>
-    void walk(const ByteTrie& trie, SetId from, Found found) {
+    void walk(const ByteTrie& trie, SetId from, Found found, std::uint32_t longer = 0) {
         path.assign(1, from);
         const auto& nodes = trie.nodes;
         for (std::uint32_t i = 0; i < nodes.size();) {
             const ByteTrie::Node& n = nodes[i];
+            if (longer > 0 && trie.deepest[i] <= longer) {
+                i = n.end;
+                continue;
+            }
             const SetId next = stacks.step(path[n.depth - 1u], n.byte);
             if (next == Stacks::none) {
                 i = n.end;
@@ -75,10 +83,65 @@ struct Matcher::State {
         });
     }
 
+    // What the trie says of a set alone.
+    const std::vector<std::uint32_t>& walk_once(SetId from) {
+        auto it = walked.find(from);
+        if (it == walked.end()) {
+            std::vector<std::uint32_t> before(vocabulary->words(), 0);
+            before.swap(result);
+            walk(vocabulary->trie(), from, [&](std::uint32_t id) { set(id); });
+            before.swap(result);
+            if (walked.size() >= most_walked) walked.clear();
+            it = walked.emplace(from, std::move(before)).first;
+        }
+        return it->second;
+    }
+
+    // Tokens for a set of one frame inside a string: those that stay inside are the ones of a state that many counts of
+    // characters share, as far as there is room for them; those that close it are looked at.
+    bool add_inside(SetId from) {
+        const Grammar& g = stacks.grammar();
+        const std::vector<Frame>& frames = stacks[from].frames;
+        if (frames.size() != 1 || frames[0].is_text() || g.nodes[frames[0].place].inside == Grammar::Node::no_inside) return false;
+        const Grammar::Inside& inside = g.insides[g.nodes[frames[0].place].inside];
+        if (inside.agrees < inside.room) return false;
+        const StringTokens& tokens = *strings[inside.text];
+        // Nothing lies below: what follows the string does not matter.
+        const std::vector<std::uint32_t>& base = walk_once(stacks.subset({{inside.alike, 0, Stacks::none}}, false));
+        const bool all = tokens.inside.empty() || tokens.inside.back().characters <= inside.room;
+        const std::vector<std::uint32_t>& fits = all ? tokens.inside_all : tokens.inside_masks[std::min(inside.room, StringTokens::most_characters)];
+        for (std::size_t i = 0; i < result.size(); ++i) result[i] |= base[i] & fits[i];
+        if (!all && inside.room > StringTokens::most_characters) {
+            const auto first = std::partition_point(tokens.inside.begin(), tokens.inside.end(), [](const auto& t) { return t.characters <= StringTokens::most_characters; });
+            for (auto it = first; it != tokens.inside.end() && it->characters <= inside.room; ++it)
+                if (base[it->id / 32] >> (it->id % 32) & 1) set(it->id);
+        }
+        walk(tokens.closing_whole, from, [&](std::uint32_t id) { set(id); });
+        return true;
+    }
+
+    // The tokens that `from` can read. Where it is like another set for short texts, only the longer tokens are walked.
+    void add_tokens(SetId from) {
+        if (add_inside(from)) return;
+        const auto add = [&](std::uint32_t id) { set(id); };
+        for (const std::uint32_t least : {32u, 10u, 4u}) {
+            const Stacks::Alike alike = stacks.alike(from, least);
+            if (alike.set == from) continue;
+            const std::vector<std::uint32_t>& base = walk_once(alike.set);
+            const auto& lengths = Vocabulary::lengths;
+            const auto known = std::upper_bound(lengths.begin(), lengths.end(), alike.agrees) - lengths.begin() - 1;   // least is one of them
+            const std::vector<std::uint32_t>& shorter = vocabulary->not_longer(static_cast<std::size_t>(known));
+            for (std::size_t i = 0; i < result.size(); ++i) result[i] |= base[i] & shorter[i];
+            return walk(vocabulary->trie(), from, add, lengths[static_cast<std::size_t>(known)]);
+        }
+        walk(vocabulary->trie(), from, add);
+    }
+
     const std::uint32_t* mask() {
         if (stacks.full()) {
             now = stacks.forget_all_but(now);
             masks.clear();
+            walked.clear();
         }
         if (const auto it = masks.find(now); it != masks.end()) return it->second.data();
         result.assign(vocabulary->words(), 0);
@@ -88,7 +151,7 @@ struct Matcher::State {
             if (f.is_text() && grammar::between_characters(f.state())) add_text(f);
             else others.push_back(f);
         }
-        if (!others.empty()) walk(vocabulary->trie(), stacks.subset(std::move(others), false), [&](std::uint32_t id) { set(id); });
+        if (!others.empty()) add_tokens(stacks.subset(std::move(others), false));
         if (set_now.has_empty)
             for (const std::int32_t id : vocabulary->ends()) set(static_cast<std::uint32_t>(id));
         if (masks.size() >= most_masks) masks.clear();

@@ -25,8 +25,6 @@ std::uint64_t hash_of(const StackSet& s) {
     return h;
 }
 
-bool before(const Frame& a, const Frame& b) { return a.place != b.place ? a.place < b.place : a.aux < b.aux; }
-
 }  // namespace
 
 Stacks::Stacks(std::shared_ptr<const Grammar> grammar) : grammar_(std::move(grammar)) {
@@ -244,6 +242,7 @@ SetId Stacks::forget_all_but(SetId keep) {
     next_.clear();
     index_.clear();
     united_.clear();
+    alike_.clear();
     std::unordered_map<SetId, SetId> done;
     done[none] = intern({});
     const SetId bottom = intern({true, {}});

@@ -32,6 +32,9 @@ struct Frame {
     bool operator==(const Frame&) const = default;
 };
 
+// Their order in a set.
+inline bool before(const Frame& a, const Frame& b) { return a.place != b.place ? a.place < b.place : a.aux < b.aux; }
+
 struct StackSet {
     bool has_empty = false;     // the empty stack is one of them: the text may end here
     std::vector<Frame> frames;  // by place and aux, no two alike
@@ -50,6 +53,10 @@ class Stacks {
     SetId after_text(const Frame& frame);
     // Of these frames alone (a part of a closed set).
     SetId subset(std::vector<Frame> frames, bool has_empty) { return intern({has_empty, std::move(frames)}); }
+    // A set that reads the same texts of at most `agrees` bytes, one for many counts of characters; the set itself where
+    // the grammar knows of none that agrees on texts of `least` bytes (1 or more).
+    struct Alike { SetId set; std::uint32_t agrees; };
+    Alike alike(SetId set, std::uint32_t least) { return alike(set, least, 0); }
     // The only byte that can come next; -1 when there are several or the text may end here.
     int only_byte(SetId set) const;
 
@@ -68,6 +75,7 @@ class Stacks {
 
     SetId intern(StackSet set);
     SetId unite(SetId a, SetId b);
+    Alike alike(SetId set, std::uint32_t least, std::uint32_t depth);
     SetId copy_from(const std::vector<StackSet>& old, SetId set, std::unordered_map<SetId, SetId>& done);
     void begin();
     void add(std::uint32_t place, std::uint32_t aux, SetId below);
@@ -77,6 +85,7 @@ class Stacks {
     std::vector<StackSet> sets_;
     std::unordered_map<std::uint64_t, std::vector<SetId>> index_;   // by hash
     std::unordered_map<std::uint64_t, SetId> united_;
+    std::unordered_map<std::uint64_t, Alike> alike_;                // by least and set
     std::vector<std::unique_ptr<SetId[]>> next_;                    // 256 a set, unknown = 0xFFFFFFFF
     SetId start_ = 0;
     std::size_t limit_ = usual_sets;   // grows with what must be kept, so that forgetting pays

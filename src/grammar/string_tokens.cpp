@@ -10,6 +10,7 @@ namespace forge {
 StringTokens::StringTokens(const std::vector<std::string>& bytes, const Grammar::Text& text) {
     const std::size_t words = (bytes.size() + 31) / 32;
     std::map<std::string, std::vector<Token>> groups;
+    std::vector<std::pair<std::string, std::uint32_t>> whole;
     after_first.assign(words, 0);
     for (std::uint32_t id = 0; id < bytes.size(); ++id) {
         const std::string& token = bytes[id];
@@ -23,6 +24,7 @@ StringTokens::StringTokens(const std::vector<std::string>& bytes, const Grammar:
             characters += step.begins;
         }
         if (token.empty() || step.kind == grammar::TextStep::dead) continue;
+        if (step.kind == grammar::TextStep::closed) whole.emplace_back(token, id);
         if (step.kind == grammar::TextStep::inside) inside.push_back({characters, id});
         else if (i == token.size()) closing_exactly.push_back({characters, id});
         else groups[token.substr(i)].push_back({characters, id});
@@ -41,6 +43,7 @@ StringTokens::StringTokens(const std::vector<std::string>& bytes, const Grammar:
         closing.push_back(std::move(tokens));
     }
     after = ByteTrie::build(std::move(suffixes));
+    closing_whole = ByteTrie::build(std::move(whole));
 }
 
 }  // namespace forge

@@ -53,6 +53,11 @@ void Vocabulary::prepare() {
     std::vector<std::pair<std::string, std::uint32_t>> strings;
     for (std::uint32_t id = 0; id < bytes_.size(); ++id) strings.emplace_back(bytes_[id], id);
     trie_ = ByteTrie::build(std::move(strings));
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+        not_longer_[i].assign(words(), 0);
+        for (std::uint32_t id = 0; id < bytes_.size(); ++id)
+            if (bytes_[id].size() <= lengths[i]) not_longer_[i][id / 32] |= 1u << (id % 32);
+    }
 }
 
 const StringTokens& Vocabulary::strings(const Grammar::Text& text) const {

@@ -1,5 +1,6 @@
 #include <map>
 
+#include "../alike_states.h"
 #include "base/error.h"
 #include "emitter.h"
 
@@ -34,6 +35,28 @@ void SchemaEmitter::emit_string(const Shape& s, NodeId from, NodeId to) {
     builder_.epsilon(builder_.literal(closed, std::string_view(notation_.quote).substr(1)), to);
 }
 
+// For masks: which counts of characters read the same, and what is known inside the string, whatever comes after it.
+void SchemaEmitter::say_alike(std::vector<ReadingState> states, const std::vector<NodeId>& nodes) {
+    leave_out_dead(states);
+    const std::vector<Likeness> likeness = find_alike(states);
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+        if (likeness[i].agrees > 0) builder_.alike(nodes[i], nodes[likeness[i].state], likeness[i].agrees);
+    Grammar::Text kind{0, Grammar::unlimited};
+    if (bare()) {
+        if (!special_quote(notation_.quote)) return;
+        kind.first = static_cast<unsigned char>(notation_.quote[1]);
+        kind.second = static_cast<unsigned char>(notation_.quote[2]);
+    }
+    const std::vector<std::uint32_t> room = longest_texts(states);
+    for (ReadingState& state : states) state.ends = false, state.least = 0;
+    const std::vector<Likeness> inside = find_alike(states);
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        const bool own = inside[i].agrees == 0;
+        if (states[i].free) continue;
+        builder_.inside(nodes[i], kind, room[i], own ? nodes[i] : nodes[inside[i].state], own ? always_alike : inside[i].agrees);
+    }
+}
+
 // The automaton of the patterns, times the number of characters where that is bounded.
 RuleId SchemaEmitter::matching_string(const Shape& s) {
     std::vector<std::string> patterns = s.patterns;
@@ -50,34 +73,42 @@ RuleId SchemaEmitter::matching_string(const Shape& s) {
     builder_.accept(end);
     const bool bounded = s.most_length != no_limit;
     const std::uint64_t highest = bounded ? s.most_length : s.least_length;   // counts beyond are alike
-    std::map<std::pair<std::uint32_t, std::uint64_t>, NodeId> nodes;
+    std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t> numbers;
+    std::vector<NodeId> nodes;              // by number
+    std::vector<ReadingState> counted;
     std::vector<std::pair<std::uint32_t, std::uint64_t>> work;
-    const auto node_of = [&](std::uint32_t state, std::uint64_t count) {
-        const auto [it, added] = nodes.try_emplace({state, count}, 0);
+    const auto number_of = [&](std::uint32_t state, std::uint64_t count) {
+        const auto [it, added] = numbers.try_emplace({state, count}, static_cast<std::uint32_t>(nodes.size()));
         if (added) {
-            if (nodes.size() > most_counted_states) fail(ErrorKind::unsupported, "the schema's pattern (or format) together with minLength and maxLength needs more than {} states", most_counted_states);
-            it->second = builder_.node();
+            if (nodes.size() >= most_counted_states) fail(ErrorKind::unsupported, "the schema's pattern (or format) together with minLength and maxLength needs more than {} states", most_counted_states);
+            nodes.push_back(builder_.node());
+            counted.emplace_back();
             work.emplace_back(state, count);
         }
         return it->second;
     };
-    builder_.epsilon(builder_.literal(builder_.start(rule), quote), node_of(0, 0));
+    builder_.epsilon(builder_.literal(builder_.start(rule), quote), nodes[number_of(0, 0)]);
     while (!work.empty()) {
         const auto [state, count] = work.back();
         work.pop_back();
-        const NodeId here = nodes.at({state, count});
+        const std::uint32_t number = numbers.at({state, count});
+        const NodeId here = nodes[number];
         const auto& st = a.states[state];
         const bool matches = (st.matches & needed) == needed;
         if (matches && st.settled && !bare()) {
-            builder_.text(here, {limit32(s.least_length > count ? s.least_length - count : 0), bounded ? limit32(s.most_length - count) : Grammar::unlimited}, end);
+            const Grammar::Text rest{limit32(s.least_length > count ? s.least_length - count : 0), bounded ? limit32(s.most_length - count) : Grammar::unlimited};
+            builder_.text(here, rest, end);
+            counted[number].free = true, counted[number].least = rest.least, counted[number].most = rest.most;
             continue;
         }
-        if (matches && count >= s.least_length) builder_.epsilon(builder_.literal(here, quote), end);
+        if (matches && count >= s.least_length) builder_.epsilon(builder_.literal(here, quote), end), counted[number].ends = true;
         if (bounded && count == highest) continue;
         std::map<std::uint32_t, Ranges> by_target;
         for (const auto& step : st.steps) by_target[step.target].push_back({step.lo, step.hi});
-        for (const auto& [target, ranges] : by_target) (bare() ? plain_edges_ : json_edges_).add(here, ranges, node_of(target, std::min(count + 1, highest)));
+        for (const auto& [target, ranges] : by_target) (bare() ? plain_edges_ : json_edges_).add(here, ranges, nodes[number_of(target, std::min(count + 1, highest))]);
+        for (const auto& step : st.steps) counted[number].steps.push_back({step.lo, step.hi, numbers.at({step.target, std::min(count + 1, highest)})});
     }
+    say_alike(std::move(counted), nodes);
     shared_.emplace(std::move(key), rule);
     return rule;
 }

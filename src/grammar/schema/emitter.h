@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "../alike_states.h"
 #include "../builder.h"
 #include "../char_ranges.h"
 #include "expand.h"
@@ -41,6 +42,7 @@ class SchemaEmitter {
 
     RuleId plain_number(bool whole);
     RuleId matching_string(const Shape& shape);
+    void say_alike(std::vector<ReadingState> states, const std::vector<NodeId>& nodes);
     // A whole member whose name no property lists: name, colon, value. False: there can be none.
     bool other_member(const Shape& shape, const std::vector<std::string>& listed, const ObjectStyle& style, RuleId& rule);
     void other_names(const PatternAutomaton& automaton, const std::map<std::uint64_t, Conjunction>& values, const ObjectStyle& style, NodeId from, NodeId to);

@@ -17,6 +17,7 @@ struct ByteTrie {
     };
     std::vector<Node> nodes;
     std::vector<std::uint32_t> items;
+    std::vector<std::uint16_t> deepest;   // of each node's subtree
 
     // Strings may repeat; empty ones and those of more than 65,000 bytes are left out.
     static ByteTrie build(std::vector<std::pair<std::string, std::uint32_t>> strings);

@@ -33,6 +33,17 @@ struct Grammar {
     struct Node {
         std::uint32_t first, count;   // edges
         bool accept;                  // the rule may end here
+        // Texts of at most `agrees` bytes can be read from here just when they can be read from `alike`, a node of
+        // the same rule; 0 = nothing is known. Where characters are counted, what is known of one count serves others.
+        std::uint32_t alike = 0, agrees = 0;
+        std::uint32_t inside = no_inside;   // an index of `insides`
+        static constexpr std::uint32_t no_inside = 0xFFFFFFFF;
+    };
+    // Of a node between two characters of a string in which all is text of the kind `text` (an index of `texts`; its
+    // length does not matter) up to what closes it: at most `room` characters can come before that, and up to `agrees`
+    // of them can be read just when they can be read from the node `alike`.
+    struct Inside {
+        std::uint32_t text, room, alike, agrees;
     };
     struct Text {
         std::uint32_t least, most;    // characters; most: `unlimited` for no bound
@@ -47,6 +58,7 @@ struct Grammar {
     std::vector<Node> nodes;
     std::vector<Edge> edges;
     std::vector<Text> texts;
+    std::vector<Inside> insides;
     std::vector<std::uint32_t> rules;  // the node where each begins
     std::uint32_t start = 0;           // a rule
 };

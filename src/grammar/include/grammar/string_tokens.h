@@ -24,6 +24,7 @@ struct StringTokens {
     std::vector<Token> closing_exactly;                     // the byte that closes the string is their last
     ByteTrie after;                                         // what others have after that byte, over numbers of `closing`
     std::vector<std::vector<Token>> closing;
+    ByteTrie closing_whole;                                 // all tokens that close, with all their bytes
 };
 
 }  // namespace forge

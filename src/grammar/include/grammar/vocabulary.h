@@ -1,6 +1,7 @@
 // A model's vocabulary as a trie of byte strings, with what all strings of a kind share worked out.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -26,6 +27,9 @@ class Vocabulary {
     std::size_t size() const { return bytes_.size(); }
     std::size_t words() const { return (bytes_.size() + 31) / 32; }   // of a mask
     const ByteTrie& trie() const { return trie_; }
+    // Bits of the tokens of at most `length` bytes, as the grammar sees them, for the lengths of `lengths`.
+    static constexpr std::array<std::uint32_t, 11> lengths{4, 5, 6, 8, 10, 12, 16, 24, 32, 64, 128};
+    const std::vector<std::uint32_t>& not_longer(std::size_t index) const { return not_longer_[index]; }
     // As the grammar sees the token; empty for one that never comes.
     const std::string& bytes(std::int32_t id) const { return bytes_[static_cast<std::size_t>(id)]; }
     const std::vector<std::int32_t>& ends() const { return ends_; }
@@ -44,6 +48,7 @@ class Vocabulary {
     std::vector<std::pair<std::string, std::int32_t>> specials_;   // sorted by text
     std::vector<std::int32_t> ends_;
     ByteTrie trie_;
+    std::array<std::vector<std::uint32_t>, lengths.size()> not_longer_;
     mutable std::mutex strings_mutex_;
     mutable std::map<std::pair<unsigned char, unsigned char>, std::unique_ptr<StringTokens>> strings_;   // by first and second
 };
