@@ -7,7 +7,7 @@ namespace forge::grammar {
 namespace {
 
 constexpr std::uint32_t most_rounds = 256;      // hardly a token is longer
-constexpr std::size_t most_work = 2'000'000;    // steps looked at: some 20 ms
+constexpr std::size_t most_work = 400'000;   // steps looked at: a few milliseconds; what is found until then holds
 
 std::vector<std::vector<std::uint32_t>> predecessors(std::span<const ReadingState> states) {
     std::vector<std::vector<std::uint32_t>> before(states.size());

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "../alike_states.h"
@@ -38,23 +39,36 @@ void SchemaEmitter::emit_string(const Shape& s, NodeId from, NodeId to) {
 // For masks: which counts of characters read the same, and what is known inside the string, whatever comes after it.
 void SchemaEmitter::say_alike(std::vector<ReadingState> states, const std::vector<NodeId>& nodes) {
     leave_out_dead(states);
-    const std::vector<Likeness> likeness = find_alike(states);
-    for (std::size_t i = 0; i < nodes.size(); ++i)
-        if (likeness[i].agrees > 0) builder_.alike(nodes[i], nodes[likeness[i].state], likeness[i].agrees);
     Grammar::Text kind{0, Grammar::unlimited};
-    if (bare()) {
-        if (!special_quote(notation_.quote)) return;
+    if (bare() && special_quote(notation_.quote)) {
         kind.first = static_cast<unsigned char>(notation_.quote[1]);
         kind.second = static_cast<unsigned char>(notation_.quote[2]);
     }
-    const std::vector<std::uint32_t> room = longest_texts(states);
-    for (ReadingState& state : states) state.ends = false, state.least = 0;
-    const std::vector<Likeness> inside = find_alike(states);
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-        const bool own = inside[i].agrees == 0;
-        if (states[i].free) continue;
-        builder_.inside(nodes[i], kind, room[i], own ? nodes[i] : nodes[inside[i].state], own ? always_alike : inside[i].agrees);
+    bool complete = false;
+    if (!bare() || kind.between_specials()) {
+        std::vector<ReadingState> endless = states;
+        for (ReadingState& state : endless) state.ends = false, state.least = 0;
+        const std::vector<std::uint32_t> room = longest_texts(states);
+        std::vector<Likeness> likeness = find_alike(endless);
+        complete = true;
+        for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+            Likeness& like = likeness[i];
+            if (like.agrees == 0) {
+                like = {i, always_alike};
+            } else {
+                // On to what that one is like: always when they are one state written twice, else while all is known.
+                const Likeness next{likeness[like.state].state, std::min(like.agrees, likeness[like.state].agrees)};
+                if (like.agrees == always_alike || next.agrees >= room[i]) like = next;
+            }
+            if (states[i].free) continue;   // a text's own
+            builder_.inside(nodes[i], kind, room[i], nodes[like.state], like.agrees);
+            complete = complete && like.agrees >= room[i];
+        }
     }
+    if (complete) return;
+    const std::vector<Likeness> likeness = find_alike(states);
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+        if (likeness[i].agrees > 0) builder_.alike(nodes[i], nodes[likeness[i].state], likeness[i].agrees);
 }
 
 // The automaton of the patterns, times the number of characters where that is bounded.
@@ -105,8 +119,14 @@ RuleId SchemaEmitter::matching_string(const Shape& s) {
         if (bounded && count == highest) continue;
         std::map<std::uint32_t, Ranges> by_target;
         for (const auto& step : st.steps) by_target[step.target].push_back({step.lo, step.hi});
-        for (const auto& [target, ranges] : by_target) (bare() ? plain_edges_ : json_edges_).add(here, ranges, nodes[number_of(target, std::min(count + 1, highest))]);
-        for (const auto& step : st.steps) counted[number].steps.push_back({step.lo, step.hi, numbers.at({step.target, std::min(count + 1, highest)})});
+        std::vector<PatternAutomaton::Step> steps;
+        for (const auto& [target, ranges] : by_target) {
+            const std::uint32_t to = number_of(target, std::min(count + 1, highest));
+            (bare() ? plain_edges_ : json_edges_).add(here, ranges, nodes[to]);
+            for (const Range& r : ranges) steps.push_back({r.lo, r.hi, to});
+        }
+        std::sort(steps.begin(), steps.end(), [](const auto& x, const auto& y) { return x.lo < y.lo; });
+        counted[number].steps = std::move(steps);
     }
     say_alike(std::move(counted), nodes);
     shared_.emplace(std::move(key), rule);
