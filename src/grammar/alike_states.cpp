@@ -29,6 +29,7 @@ class Refinement {
             if (!states[s].free) continue;
             for (const std::uint64_t n : {states[s].least, states[s].most})
                 if (n < most_rounds) due_[static_cast<std::uint32_t>(n) + 1].push_back(s);
+                else if (n != Grammar::unlimited) later_ = true;
         }
     }
 
@@ -45,7 +46,7 @@ class Refinement {
             if (dirty.empty() && due_.empty()) break;
             dirty = refine(dirty, round);
         }
-        const std::uint32_t agrees = dirty.empty() && due_.empty() ? always_alike : round - 1;
+        const std::uint32_t agrees = !dirty.empty() || !due_.empty() ? round - 1 : later_ ? most_rounds : always_alike;
         for (const auto& members : members_)
             for (const std::uint32_t s : members)
                 if (s != members.front()) out_[s] = {members.front(), agrees};
@@ -110,6 +111,7 @@ class Refinement {
         if (s != first && agrees > 0) out_[s] = {first, agrees};
     }
 
+    bool later_ = false;   // free states can differ by texts of more than most_rounds characters
     std::span<const ReadingState> states_;
     std::vector<std::vector<std::uint32_t>> before_;
     std::vector<std::uint32_t> class_;

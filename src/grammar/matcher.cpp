@@ -57,6 +57,18 @@ struct Matcher::State {
         }
     }
 
+    // Tokens of at most `room` characters that stay inside a text, of those that `among` has in its words.
+    template <typename Among>
+    void set_inside(const StringTokens& tokens, std::uint32_t room, const Among& among) {
+        const bool all = tokens.inside.empty() || tokens.inside.back().characters <= room;
+        const std::vector<std::uint32_t>& fits = all ? tokens.inside_all : tokens.inside_masks[std::min(room, StringTokens::most_characters)];
+        for (std::size_t i = 0; i < fits.size(); ++i) result[i] |= fits[i] & among(i);
+        if (all || room <= StringTokens::most_characters) return;
+        const auto first = std::partition_point(tokens.inside.begin(), tokens.inside.end(), [](const auto& t) { return t.characters <= StringTokens::most_characters; });
+        for (auto it = first; it != tokens.inside.end() && it->characters <= room; ++it)
+            if (among(it->id / 32) >> (it->id % 32) & 1) set(it->id);
+    }
+
     void add_text(const Frame& frame) {
         const Grammar& g = stacks.grammar();
         const Grammar::Text& text = g.texts[g.edges[frame.edge()].value];
@@ -64,14 +76,7 @@ struct Matcher::State {
         const bool after_first = frame.state() == grammar::text_after_first;
         const std::uint32_t so_far = frame.characters();
         const std::uint32_t room = text.most == Grammar::unlimited ? Grammar::unlimited : text.most - so_far;
-        const bool all = room == Grammar::unlimited || tokens.inside.empty() || tokens.inside.back().characters <= room;
-        const std::vector<std::uint32_t>& base = all ? tokens.inside_all : tokens.inside_masks[std::min(room, StringTokens::most_characters)];
-        for (std::size_t i = 0; i < base.size(); ++i) result[i] |= after_first ? base[i] & ~tokens.after_first[i] : base[i];
-        if (!all && room > StringTokens::most_characters) {
-            const auto first = std::partition_point(tokens.inside.begin(), tokens.inside.end(), [](const auto& t) { return t.characters <= StringTokens::most_characters; });
-            for (auto it = first; it != tokens.inside.end() && it->characters <= room; ++it)
-                if (!after_first || !(tokens.after_first[it->id / 32] >> (it->id % 32) & 1)) set(it->id);
-        }
+        set_inside(tokens, room, [&](std::size_t i) { return after_first ? ~tokens.after_first[i] : ~0u; });
         const auto fits = [&](const StringTokens::Token& t) {
             return so_far + t.characters >= text.least && t.characters <= room && !(after_first && (tokens.after_first[t.id / 32] >> (t.id % 32) & 1));
         };
@@ -108,14 +113,7 @@ struct Matcher::State {
         const StringTokens& tokens = *strings[inside.text];
         // Nothing lies below: what follows the string does not matter.
         const std::vector<std::uint32_t>& base = walk_once(stacks.subset({{inside.alike, 0, Stacks::none}}, false));
-        const bool all = tokens.inside.empty() || tokens.inside.back().characters <= inside.room;
-        const std::vector<std::uint32_t>& fits = all ? tokens.inside_all : tokens.inside_masks[std::min(inside.room, StringTokens::most_characters)];
-        for (std::size_t i = 0; i < result.size(); ++i) result[i] |= base[i] & fits[i];
-        if (!all && inside.room > StringTokens::most_characters) {
-            const auto first = std::partition_point(tokens.inside.begin(), tokens.inside.end(), [](const auto& t) { return t.characters <= StringTokens::most_characters; });
-            for (auto it = first; it != tokens.inside.end() && it->characters <= inside.room; ++it)
-                if (base[it->id / 32] >> (it->id % 32) & 1) set(it->id);
-        }
+        set_inside(tokens, inside.room, [&](std::size_t i) { return base[i]; });
         walk(tokens.closing_whole, from, [&](std::uint32_t id) { set(id); });
         return true;
     }
