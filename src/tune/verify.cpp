@@ -68,9 +68,12 @@ Verdict PartCheck::check(const LoweredPart& lowered, const std::vector<int>& row
         for (const int wish : rows) {
             const int n = std::min(wish, most_rows(s_, part_, many_));
             if (std::find(done.begin(), done.end(), n) != done.end()) continue;
-            // Attention of few rows can be another kernel far into its context.
-            const bool deep = part_.reads_keys && !many_ && done.empty();
-            for (const int depth : deep ? std::vector{97, std::min(s_.capacity / 4 + 600, 4600)} : std::vector{97}) {
+            std::vector<int> depths{97};
+            if (part_.reads_keys && !many_ && done.empty()) {   // attention of few rows can be another kernel far into its context
+                depths.push_back(std::min(s_.capacity / 4 + 600, 4600));
+                if (s_.capacity > 8192) depths.push_back(8192 + 600);
+            }
+            for (const int depth : depths) {
                 const Wanted& w = wanted(n, depth);
                 const Difference d = compare_run(probe, *cache_, s_, part_, w.data, w.result);
                 verdict.worst = done.empty() && depth == 97 ? d : worse(verdict.worst, d);
