@@ -42,7 +42,7 @@ TEST_P(BoundOperands, AreThoseOfTheProgramInEveryVariant) {
         gpu::Limits limits;
         limits.tensor = wide ? gpu::Tensor::wgmma : gpu::Tensor::simdgroup;
         limits.wide = wide;
-        limits.cores = 132;
+        limits.cores = 16;
         limits.near_positions = 1024;   // where heads are of whole 64s: long contexts too
         const auto backend = make_outline_backend(wide ? OutlineTarget::cuda : OutlineTarget::metal);
         const tune::Subject subject = model.on(*backend);

@@ -44,8 +44,13 @@ DecodeForm decode_form(const Common& c, const AttentionShape& s) {
     const int part = attention_part(s.capacity);
     if (!decode_on_tensor_cores(c, s)) return {part, 0, INT_MAX, kThreads};
     // A threadgroup for every multiprocessor, which has its memory for what is on its way.
-    if (c.limits.tensor == Tensor::wgmma && s.window == 0 && s.capacity > c.limits.near_positions)
-        return {kNearPart, std::clamp(c.limits.cores / (s.n_heads / packed_heads(s, true)), 1, kMostParts), c.limits.near_positions, kThreads};
+    if (c.limits.tensor == Tensor::wgmma && s.window == 0) {
+        const int most = std::clamp(c.limits.cores / (s.n_heads / packed_heads(s, true)), 1, kMostParts);
+        // The grid has a threadgroup for every kNearPart positions: at `near` there must be `most` of them.
+        static_assert(kMostParts * kNearPart <= Limits().near_positions);
+        const int near = std::max(c.limits.near_positions, most * kNearPart);
+        if (s.capacity > near) return {kNearPart, most, near, kThreads};
+    }
     // Else long parts, which a few simdgroups go through fast: more threadgroups of fewer simdgroups are at work.
     return {part * (s.capacity > 4096 ? 2 : 1), 0, INT_MAX, s.capacity > 8192 ? 64 : kThreads};
 }

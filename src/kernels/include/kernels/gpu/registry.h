@@ -22,7 +22,7 @@ struct Limits {
     bool join = true;          // products that nothing separates run in one launch
     bool merge = true;         // parts of a short context are merged where they are made, not in a launch of their own
     bool wide = false;         // tiles for few rows that a large GPU reads memory fastest with (matmul.cpp)
-    int near_positions = 8192; // wgmma: positions from which decode attention is cut into a threadgroup a core
+    int near_positions = 8192; // wgmma: positions from which decode attention is cut into a threadgroup a core, or more (attention.cpp)
     long tensor_codes = 4 << 20;   // `wide` and `tensor`: elements from which a matrix of 4-bit codes takes few rows on tensor cores
 };
 
