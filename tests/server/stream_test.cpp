@@ -42,7 +42,6 @@ TEST(Streams, AreWrittenAboutSixtyTimesASecond) {
     EXPECT_GT(events, 50u);
     // The head, the first piece, one a sixtieth of a second, the end; a read may find a part of what was written.
     EXPECT_LE(stream.reads, 2 * (3 + stream.seconds / 0.016));
-    EXPECT_LT(static_cast<std::size_t>(stream.reads), events / 2) << "the tiny model is faster than this by far";
 }
 
 TEST(Streams, TogetherSayWhatTheWholeAnswerSays) {
