@@ -80,7 +80,12 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
         }
         answer_.seconds = std::chrono::duration<double>(Clock::now() - began_).count();
         reply_->again([self = shared_from_this()] {
-            std::string body = self->body_(self->answer_);
+            std::string body;
+            try {
+                body = self->body_(self->answer_);
+            } catch (const std::exception& error) {   // memory, mostly
+                return self->fail(ApiError(503, "", error.what()));
+            }
             if (self->end()) self->reply_->send(200, "application/json", std::move(body));
         });
     }
