@@ -5,6 +5,9 @@
 // A row's sum is one running vector over all its columns, in the same order whatever the number of rows of x.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+
 #include "matmul/codec.h"
 
 namespace forge::FORGE_SIMD {
