@@ -260,7 +260,7 @@ std::vector<GpuCase> simd_flash_cases(bool full) {
             }
             if (!full && (type == DType::f16) != (s.head_dim == 24 || s.head_dim == 80)) continue;
             s.rows = {{0, 0, full ? 150 : 40}, {2, 63, 37}, {1, 200, 1}, {1, 202, 1}};
-            add(s, full && s.heads <= 8);
+            add(s, full && s.heads <= 8 && type == DType::bf16);   // f16 differs in conversions, not in tiles
         }
     Shape s{6, 2, 32, 40, 0, DType::bf16, {{1, 150, 100}, {0, 10, 2}}};
     add(s, full);
