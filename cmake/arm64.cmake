@@ -16,11 +16,11 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
 set(ENV{PKG_CONFIG_LIBDIR} "${_root}/usr/lib/aarch64-linux-gnu/pkgconfig")
 set(ENV{PKG_CONFIG_SYSROOT_DIR} "${_root}")
-# Libraries that libraries need.
-set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,-rpath-link,${_root}/usr/lib/aarch64-linux-gnu")
+# Libraries that libraries need; some packages have them in /lib.
+set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,-rpath-link,${_root}/usr/lib/aarch64-linux-gnu:${_root}/lib/aarch64-linux-gnu")
 set(CMAKE_SHARED_LINKER_FLAGS_INIT "${CMAKE_EXE_LINKER_FLAGS_INIT}")
 
 find_program(QEMU_AARCH64 NAMES qemu-aarch64-static qemu-aarch64)
 if(QEMU_AARCH64)
-  set(CMAKE_CROSSCOMPILING_EMULATOR "${QEMU_AARCH64};-L;/usr/aarch64-linux-gnu;-E;LD_LIBRARY_PATH=${_root}/usr/lib/aarch64-linux-gnu")
+  set(CMAKE_CROSSCOMPILING_EMULATOR "${QEMU_AARCH64};-L;/usr/aarch64-linux-gnu;-E;LD_LIBRARY_PATH=${_root}/usr/lib/aarch64-linux-gnu:${_root}/lib/aarch64-linux-gnu")
 endif()
