@@ -90,7 +90,7 @@ std::string source(Target target, std::span<const Kernel> kernels) {
     const bool matmul2d = target == Target::metal && std::any_of(kernels.begin(), kernels.end(), [](const Kernel& k) { return k.matmul2d; });
     std::string s = matmul2d ? "#include <metal_tensor>\n#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>\n" : "";
     s += target == Target::metal ? text::prelude_metal : text::prelude_cuda;
-    for (const std::string_view t : {text::types, text::rows, text::delta, text::formats, text::matvec, text::gemm, text::attention, text::attention_merge, text::experts, text::pick}) s += t;
+    for (const std::string_view t : {text::types, text::rows, text::delta, text::formats, text::matvec, text::gemm, text::attention_prepare, text::attention, text::attention_merge, text::experts, text::pick}) s += t;
     if (target == Target::cuda) s.append(text::tensor).append(text::tensor_rows).append(text::tensor_decode).append(text::flash);
     else s.append(text::simd_gemm).append(text::simd_flash);
     if (matmul2d) s += text::matmul2d_gemm;
