@@ -1,8 +1,23 @@
 // Every GPU kernel against the plain one: outputs poisoned, memory checked, in several orders of lanes.
 #include "cases.h"
 
+#include <cstdio>
+#include <cstdlib>
+
 namespace forge::test {
 namespace {
+
+constexpr std::size_t kBatch = 32;   // cases that a long run compiles together: hours of work that show how far they are
+
+// FORGE_PART=2/14: every fourteenth case from the second on, for cores or machines that share the long grid.
+std::vector<GpuCase> part_of(std::vector<GpuCase> cases) {
+    const char* value = std::getenv("FORGE_PART");
+    std::size_t part = 1, parts = 1;
+    if (value && (std::sscanf(value, "%zu/%zu", &part, &parts) != 2 || part == 0 || part > parts)) ADD_FAILURE() << "FORGE_PART=" << value << " is not a part like 2/14";
+    std::vector<GpuCase> taken;
+    for (std::size_t i = part - 1; i < cases.size(); i += parts) taken.push_back(std::move(cases[i]));
+    return taken;
+}
 
 class GpuKernels : public testing::TestWithParam<std::pair<const char*, std::vector<GpuCase> (*)(bool)>> {};
 
@@ -15,24 +30,35 @@ TEST_P(GpuKernels, MatchThePlainKernels) {
     const bool matrices = family.substr(0, 4) == "simd" || family == "matmul2d";
     if (matrices && device->matrix_profiles() == 0) GTEST_SKIP() << "for Metal's matrices";
     if (family == "matmul2d" && !device->matmul2d()) GTEST_SKIP() << "for GPUs with Metal 4's tensor operations";
-    const std::vector<GpuCase> cases = GetParam().second(long_tests());
-    std::vector<gpu::Kernel> kernels;
-    for (const GpuCase& c : cases) kernels.insert(kernels.end(), c.kernels.begin(), c.kernels.end());
-    int failed = 0;
-    for (int profile = 0; profile < (matrices ? device->matrix_profiles() : 1); ++profile) {
-        if (matrices) device->choose_profile(profile);
-        device->compile(kernels);
-        if (HasFatalFailure()) return;
-        for (const GpuCase& c : cases) {
-            SCOPED_TRACE(c.name + (matrices ? ", profile " + std::to_string(profile) : ""));
-            for (int order = 0; order < device->orders(); ++order)
-                if (!matrices || long_tests() || order == profile) c.run(*device, order);   // an order for each profile, or all
-            failed += HasFailure();
-            if (failed > 20) return;
+    const std::vector<GpuCase> cases = part_of(GetParam().second(long_tests()));
+    const std::size_t batch = long_tests() ? kBatch : cases.size();
+    std::size_t compiled = 0;
+    for (std::size_t begin = 0; begin < cases.size(); begin += batch) {
+        const std::size_t end = std::min(begin + batch, cases.size());
+        std::vector<gpu::Kernel> kernels;
+        for (std::size_t i = begin; i < end; ++i) kernels.insert(kernels.end(), cases[i].kernels.begin(), cases[i].kernels.end());
+        compiled += kernels.size();
+        int failed = 0;
+        for (int profile = 0; profile < (matrices ? device->matrix_profiles() : 1); ++profile) {
+            if (matrices) device->choose_profile(profile);
+            device->compile(kernels);
+            if (HasFatalFailure()) return;
+            for (std::size_t i = begin; i < end; ++i) {
+                const GpuCase& c = cases[i];
+                SCOPED_TRACE(c.name + (matrices ? ", profile " + std::to_string(profile) : ""));
+                for (int order = 0; order < device->orders(); ++order)
+                    if (!matrices || long_tests() || order == profile) c.run(*device, order);   // an order for each profile, or all
+                failed += HasFailure();
+                if (failed > 20) return;
+            }
+        }
+        if (long_tests()) {
+            std::printf("%s: %zu of %zu cases\n", GetParam().first, end, cases.size());
+            std::fflush(stdout);
         }
     }
     RecordProperty("cases", static_cast<int>(cases.size()));
-    std::printf("%zu cases, %zu kernels\n", cases.size(), kernels.size());
+    std::printf("%zu cases, %zu kernels\n", cases.size(), compiled);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GpuKernels,
