@@ -58,7 +58,8 @@ class CudaExecutable final : public Executable {
     int parts_to(int position) const;
     void copy_step();
     void copy_logits(int outputs);
-    void launch(const Call& call, const StepRows& step, int parts, bool dependent);
+    // shared_part: of what threadgroup memory and L1 share, in percent; 0: as the driver likes.
+    void launch(const Call& call, const StepRows& step, int parts, bool dependent, unsigned shared_part = 0);
     void run_timed(const StepRows& step);
     GraphExec graph(const StepRows& step, int parts, bool pick);
 

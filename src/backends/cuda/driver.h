@@ -34,6 +34,7 @@ struct LaunchConfig {
     unsigned attribute_count;
 };
 inline constexpr int kDependentLaunch = 6;   // "programmatic stream serialization"
+inline constexpr int kSharedPart = 14;       // "preferred shared memory carveout", in percent; drivers of CUDA 13 know it
 
 // Device attributes.
 enum { kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76 };
