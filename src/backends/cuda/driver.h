@@ -33,6 +33,8 @@ struct LaunchConfig {
     LaunchAttribute* attributes;
     unsigned attribute_count;
 };
+inline constexpr Result kNotReady = 600;
+inline constexpr unsigned kUntimed = 2;      // of an event: it says when, not how long
 inline constexpr int kDependentLaunch = 6;   // "programmatic stream serialization"
 inline constexpr int kSharedPart = 14;       // "preferred shared memory carveout", in percent; drivers of CUDA 13 know it
 
@@ -78,6 +80,7 @@ struct Driver {
     Result (*event_destroy)(Event event);
     Result (*event_record)(Event event, Stream stream);
     Result (*event_synchronize)(Event event);
+    Result (*event_query)(Event event);   // kNotReady while it is under way
     Result (*event_elapsed)(float* milliseconds, Event start, Event end);
     Result (*error_name)(Result result, const char** name);
     Result (*error_text)(Result result, const char** text);
