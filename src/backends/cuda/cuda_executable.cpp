@@ -17,7 +17,7 @@ namespace {
 
 // Steps of more rows are launched directly: their grids differ too often for graphs.
 constexpr int kGraphRows = 8;
-// Threadgroup memory, in bytes, of which a multiprocessor has room for one.
+// Threadgroup memory, in bytes, of which a multiprocessor of compute capability 9.0 has room for one.
 constexpr unsigned kLargeShared = 114 * 1024;
 
 }  // namespace
@@ -173,6 +173,21 @@ void CudaExecutable::copy_logits(int outputs) {
     check(context_->driver().to_host(host_logits_.data(), arena_.at(logits_.offset), bytes, context_->stream()), "copy the logits");
 }
 
+template <typename Fn>
+void CudaExecutable::each_call(const StepRows& step, int longest, Fn&& fn) const {
+    for (const CallLaunch& l : launches_)
+        if (const int rows = l.output_rows ? step.outputs : step.m; rows > 0)
+            for (const Call& call : gpu::variant_for(l.variants, rows, longest, step.m).calls) fn(call);
+}
+
+// Where a kernel takes most of a multiprocessor's shared memory, all kernels of the step ask for half of it, so that less
+// has to be divided anew between them (8B in Q4_0 after 16,384 tokens: 388 tokens/s instead of 366).
+unsigned CudaExecutable::shared_part(const StepRows& step, int longest) const {
+    bool large = false;
+    if (step.m <= kGraphRows && context_->driver_version() >= 13000) each_call(step, longest, [&](const Call& call) { large = large || call.shared_bytes >= kLargeShared; });
+    return large ? 50 : 0;
+}
+
 void CudaExecutable::enqueue(const StepRows& step, int parts, bool pick) {
     // Short kernels gain from starting early (980 instead of 866 tokens/s on a 0.6B shape); long ones lose, because
     // the early blocks hold what the running ones need (9.6 thousand prompt tokens/s instead of 16.4).
@@ -182,21 +197,13 @@ void CudaExecutable::enqueue(const StepRows& step, int parts, bool pick) {
     if (!pick) copy_step();
     const int longest = part_size_ > 0 ? parts * part_size_ - 1 : 0;   // that a graph of so many parts serves
     bool first = true;   // follows a copy, or the end of another graph
-    const auto each_call = [&](auto&& fn) {
-        for (const CallLaunch& l : launches_)
-            if (const int rows = l.output_rows ? step.outputs : step.m; rows > 0)
-                for (const Call& call : gpu::variant_for(l.variants, rows, longest, step.m).calls) fn(call);
-    };
-    // Where one kernel takes most of a multiprocessor's shared memory, the others ask for half of it too, so that less has
-    // to be divided anew between them (8B in Q4_0 after 16,384 tokens: 383 tokens/s instead of 366).
-    bool large = false;
-    if (step.m <= few_rows && context_->driver_version() >= 13000) each_call([&](const Call& call) { large = large || call.shared_bytes >= kLargeShared; });
-    each_call([&](const Call& call) {
-        launch(call, step, parts, dependent && !first, large ? 50 : 0);
+    const unsigned shared_part = this->shared_part(step, longest);
+    each_call(step, longest, [&](const Call& call) {
+        launch(call, step, parts, dependent && !first, shared_part);
         first = false;
     });
     if (!pick) return copy_logits(step.outputs);
-    for (const Call& call : pick_) launch(call, step, parts, dependent);
+    for (const Call& call : pick_) launch(call, step, parts, dependent, shared_part);
 }
 
 GraphExec CudaExecutable::graph(const StepRows& step, int parts, bool pick) {
@@ -267,14 +274,15 @@ void CudaExecutable::run_timed(const StepRows& step) {
         events_.push_back(nullptr);
         check(d.event_create(&events_.back(), 0), "make an event");
     }
-    const int parts = part_size_ > 0 ? gpu::longest_position(step) / part_size_ + 1 : 1;
+    const int longest = gpu::longest_position(step), parts = part_size_ > 0 ? longest / part_size_ + 1 : 1;
+    const unsigned shared_part = this->shared_part(step, longest);
     copy_step();
     check(d.event_record(events_[0], context_->stream()), "record an event");
     for (std::size_t i = 0; i < launches_.size(); ++i) {
         const CallLaunch& l = launches_[i];
         const int rows = l.output_rows ? step.outputs : step.m;
-        for (const Call& call : gpu::variant_for(l.variants, rows, gpu::longest_position(step), step.m).calls)
-            if (rows > 0) launch(call, step, parts, false);
+        for (const Call& call : gpu::variant_for(l.variants, rows, longest, step.m).calls)
+            if (rows > 0) launch(call, step, parts, false, shared_part);
         check(d.event_record(events_[i + 1], context_->stream()), "record an event");
     }
     copy_logits(step.outputs);

@@ -58,6 +58,10 @@ class CudaExecutable final : public Executable {
     int parts_to(int position) const;
     void copy_step();
     void copy_logits(int outputs);
+    // Every kernel that runs in the step, up to position `longest`.
+    template <typename Fn>
+    void each_call(const StepRows& step, int longest, Fn&& fn) const;
+    unsigned shared_part(const StepRows& step, int longest) const;
     // shared_part: of what threadgroup memory and L1 share, in percent; 0: as the driver likes.
     void launch(const Call& call, const StepRows& step, int parts, bool dependent, unsigned shared_part = 0);
     void run_timed(const StepRows& step);
