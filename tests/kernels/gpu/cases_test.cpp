@@ -13,7 +13,10 @@ constexpr std::size_t kBatch = 32;   // cases that a long run compiles together:
 std::vector<GpuCase> part_of(std::vector<GpuCase> cases) {
     const char* value = std::getenv("FORGE_PART");
     std::size_t part = 1, parts = 1;
-    if (value && (std::sscanf(value, "%zu/%zu", &part, &parts) != 2 || part == 0 || part > parts)) ADD_FAILURE() << "FORGE_PART=" << value << " is not a part like 2/14";
+    if (value && (std::sscanf(value, "%zu/%zu", &part, &parts) != 2 || part == 0 || part > parts)) {
+        ADD_FAILURE() << "FORGE_PART=" << value << " is not a part like 2/14";
+        return {};
+    }
     std::vector<GpuCase> taken;
     for (std::size_t i = part - 1; i < cases.size(); i += parts) taken.push_back(std::move(cases[i]));
     return taken;
@@ -33,12 +36,12 @@ TEST_P(GpuKernels, MatchThePlainKernels) {
     const std::vector<GpuCase> cases = part_of(GetParam().second(long_tests()));
     const std::size_t batch = long_tests() ? kBatch : cases.size();
     std::size_t compiled = 0;
+    int failed = 0;
     for (std::size_t begin = 0; begin < cases.size(); begin += batch) {
         const std::size_t end = std::min(begin + batch, cases.size());
         std::vector<gpu::Kernel> kernels;
         for (std::size_t i = begin; i < end; ++i) kernels.insert(kernels.end(), cases[i].kernels.begin(), cases[i].kernels.end());
         compiled += kernels.size();
-        int failed = 0;
         for (int profile = 0; profile < (matrices ? device->matrix_profiles() : 1); ++profile) {
             if (matrices) device->choose_profile(profile);
             device->compile(kernels);
