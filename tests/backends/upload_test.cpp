@@ -26,7 +26,9 @@ class SlowDriver {
   public:
     explicit SlowDriver(unsigned seed) : random_(seed) {
         one_ = this;
-        table.stream_create = [](Stream* s, unsigned) { return *s = reinterpret_cast<Stream>(one_), one_->begin(); };
+        table.stream_create = [](Stream* s, unsigned) {
+            return *s = reinterpret_cast<Stream>(one_), one_->begin();
+        };
         table.stream_destroy = [](Stream) { return one_->end(); };
         table.stream_synchronize = [](Stream) { return one_->synchronize(); };
         table.event_create = [](Event* e, unsigned flags) {
@@ -45,7 +47,9 @@ class SlowDriver {
             one_->later([e] { --*counter(e); });
             return 0;
         };
-        table.event_query = [](Event e) { return one_->calls++ == one_->failing ? 700 : *counter(e) > 0 ? kNotReady : 0; };
+        table.event_query = [](Event e) {
+            return one_->calls++ == one_->failing ? 700 : *counter(e) > 0 ? kNotReady : 0;
+        };
         table.to_device = [](Pointer to, const void* from, std::size_t bytes, Stream) {
             EXPECT_EQ(std::this_thread::get_id(), one_->caller) << "one thread alone calls the driver";
             if (one_->calls++ == one_->failing) return 700;
@@ -56,7 +60,7 @@ class SlowDriver {
 
     Driver table{};
     std::atomic<int> events{0}, streams{0};
-    long failing = -1;   // the number of the call that fails
+    long failing = -1;  // the number of the call that fails
     std::atomic<long> calls{0};
     std::thread::id caller = std::this_thread::get_id();
 
@@ -138,12 +142,14 @@ TEST(CudaUpload, EveryByteArrives) {
     for (const std::size_t places : {1, 2, 3, 12})
         for (const std::size_t fillers : {1, 2, 8})
             for (const std::size_t count : {1, 2, 11, 12, 13, 200}) {
-                SCOPED_TRACE(std::to_string(places) + " places, " + std::to_string(fillers) + " fillers, " + std::to_string(count) + " pieces");
+                SCOPED_TRACE(std::to_string(places) + " places, " + std::to_string(fillers) + " fillers, " +
+                             std::to_string(count) + " pieces");
                 SlowDriver driver(static_cast<unsigned>(places * 100 + count));
                 Load load(count, largest, static_cast<unsigned>(fillers + count));
                 std::vector<std::byte> staging(places * largest);
                 std::size_t told = 0;
-                upload(driver.table, load.pieces, staging.data(), places, largest, fillers, [&](std::size_t bytes) { told += bytes; });
+                upload(driver.table, load.pieces, staging.data(), places, largest, fillers,
+                       [&](std::size_t bytes) { told += bytes; });
                 EXPECT_EQ(told, load.from.size());
                 EXPECT_TRUE(load.to == load.from);
                 EXPECT_EQ(driver.events, 0);
@@ -176,7 +182,11 @@ TEST(CudaUpload, WhoIsToldMayThrow) {
     Load load(30, 512, 4);
     std::vector<std::byte> staging(6 * 512);
     int pieces = 0;
-    EXPECT_THROW(upload(driver.table, load.pieces, staging.data(), 6, 512, 2, [&](std::size_t) { if (++pieces == 9) throw std::runtime_error("enough"); }), std::runtime_error);
+    EXPECT_THROW(upload(driver.table, load.pieces, staging.data(), 6, 512, 2,
+                        [&](std::size_t) {
+                            if (++pieces == 9) throw std::runtime_error("enough");
+                        }),
+                 std::runtime_error);
     EXPECT_EQ(driver.events, 0);
     EXPECT_EQ(driver.streams, 0);
 }
