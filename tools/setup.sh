@@ -96,6 +96,15 @@ configure_and_build() {
 # fetch_model NAME: prints the path of the model in the user's cache, downloading it when absent.
 fetch_model() { python3 "$forge_root/tools/fetch_model.py" "$1"; }
 
+# fetch_nvrtc: prints the path of NVIDIA's run-time compiler in the user's cache, downloading it when absent.
+fetch_nvrtc() { python3 "$forge_root/tools/fetch_nvrtc.py"; }
+
+# Whether there is such a compiler where Forge looks for it.
+has_nvrtc() {
+    [ -n "${FORGE_NVRTC:-}" ] || compgen -G "/usr/local/cuda/lib64/libnvrtc.so.*" >/dev/null ||
+        { ldconfig -p 2>/dev/null || /sbin/ldconfig -p; } 2>/dev/null | grep 'libnvrtc\.so' >/dev/null
+}
+
 # run_tests BUILD_FOLDER [ctest options]: ctest, then why tests were skipped, then ctest's summary once more.
 run_tests() {
     local folder=$1 log status=0
