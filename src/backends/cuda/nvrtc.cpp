@@ -24,9 +24,20 @@ struct Nvrtc {
     std::string reason;
 };
 
+// A library by its path. NVRTC opens its built-in functions by name when it compiles; where they lie beside it and nowhere
+// that the loader looks, as in the Python package, they must be there by then.
+void* open_path(const std::filesystem::path& path) {
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) return nullptr;
+    std::error_code ignored;
+    for (const auto& file : std::filesystem::directory_iterator(path.parent_path(), ignored))
+        if (file.path().filename().string().rfind("libnvrtc-builtins.so.", 0) == 0) dlopen(file.path().c_str(), RTLD_NOW | RTLD_LOCAL);
+    return library;
+}
+
 // FORGE_NVRTC names the library; else the dynamic loader's places, then those of toolkits.
 void* open_library() {
-    if (const char* path = std::getenv("FORGE_NVRTC")) return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (const char* path = std::getenv("FORGE_NVRTC")) return open_path(path);
     for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"})
         if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
     std::error_code ignored;
@@ -34,7 +45,7 @@ void* open_library() {
         for (const auto& file : std::filesystem::directory_iterator(root, ignored)) {
             const std::string name = file.path().filename();
             if (name.rfind("libnvrtc.so.", 0) != 0) continue;
-            if (void* library = dlopen(file.path().c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+            if (void* library = open_path(file.path())) return library;
         }
     return nullptr;
 }
