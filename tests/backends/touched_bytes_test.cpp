@@ -43,13 +43,17 @@ void expect_claimed_bytes(const std::string& name, const std::string& model, con
     metal_emu::count_touched(false);
     const Moved found = moved();
     std::uint64_t claimed = 0;
-    for (const LaunchProfile& launch : engine->predict(1, static_cast<int>(ids.size()))) claimed += launch.work.bytes;
+    for (const LaunchProfile& launch : engine->predict(1, static_cast<int>(ids.size()))) {
+        // A layer that reads another one's cache reads it again, and may have to from memory; here bytes count once.
+        const bool attends = launch.kernel.starts_with("attention") && launch.layer >= 0;
+        if (!attends || engine->spec().layers[static_cast<std::size_t>(launch.layer)].attention.kv_layer == launch.layer) claimed += launch.work.bytes;
+    }
     const auto all = static_cast<double>(found.weights + found.cache);
     std::printf("%s: %llu bytes of weights and %llu of cache and states touched, %llu claimed, %.2f %% apart\n", name.c_str(), static_cast<unsigned long long>(found.weights),
                 static_cast<unsigned long long>(found.cache), static_cast<unsigned long long>(claimed), 100 * (all / static_cast<double>(claimed) - 1));
     EXPECT_GT(found.weights, 0u);
     EXPECT_GT(found.cache, 0u);
-    EXPECT_LE(all, 1.0001 * static_cast<double>(claimed));
+    EXPECT_LE(all, 1.001 * static_cast<double>(claimed));   // rows end inside of what a lane loads
     EXPECT_GE(all, 0.98 * static_cast<double>(claimed));
 }
 
