@@ -131,7 +131,7 @@ TEST_P(WholeModels, SixteenBitTokensEqualTheCpus) {
             ASSERT_GE(found.size(), reference.size());
             const double range = largest(wanted), ours_off = worst_difference(found, reference), theirs_off = worst_difference(wanted, reference);
             // Matrix units take weights rounded to T, which the CPU does for bf16 alone: as much noise as from the activations.
-            EXPECT_LE(ours_off, (dtype == DType::f16 && rows > 8 ? 2.0 : 1.5) * theirs_off) << name_of(dtype) << ", steps of " << rows;
+            EXPECT_LE(ours_off, (dtype == DType::f16 && rows > 8 ? 2.5 : 1.5) * theirs_off) << name_of(dtype) << ", steps of " << rows;
             int ties = 0;
             for (std::size_t p = 0; p < ids.size(); ++p) {
                 const float* cpu = &wanted[p * vocab];
