@@ -226,7 +226,7 @@ def random_check(options):
     return 1 if bad else 0
 
 
-def texts(**text):
+def array_of_strings(**text):
     return {"type": "array", "items": {"type": "string"} | text, "minItems": 5, "maxItems": 30}
 
 
@@ -244,12 +244,12 @@ TIMED = {
     "patterns": {"type": "array", "items": {"type": "string", "pattern": "^[a-z]+(-[a-z0-9]+)*$"}, "minItems": 5, "maxItems": 30},
     "a tree": {"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {"v": {"type": "string"}, "c": {"type": "array", "items": {"$ref": "#/$defs/n"}}}, "required": ["v", "c"], "additionalProperties": False}}},
     "100 properties": hundred_properties(),
-    "lines": texts(pattern="^[^\\n]*$"),
-    "lines of at most 200": texts(pattern="^[^\\n]*$", maxLength=200),
-    "lines of 100 to 200": texts(pattern="^[^\\n]*$", minLength=100, maxLength=200),
-    "lines of at most 20": texts(pattern="^[^\\n]*$", maxLength=20),
-    "^.{0,200}$": texts(pattern="^.{0,200}$"),
-    "a digit in at most 200": texts(pattern="[0-9]", maxLength=200),
+    "lines": array_of_strings(pattern="^[^\\n]*$"),
+    "lines of at most 200": array_of_strings(pattern="^[^\\n]*$", maxLength=200),
+    "lines of 100 to 200": array_of_strings(pattern="^[^\\n]*$", minLength=100, maxLength=200),
+    "lines of at most 20": array_of_strings(pattern="^[^\\n]*$", maxLength=20),
+    "^.{0,200}$": array_of_strings(pattern="^.{0,200}$"),
+    "a digit in at most 200": array_of_strings(pattern="[0-9]", maxLength=200),
 }
 GRAMMARS = {
     "GBNF, [^\"\\n]{0,200}": 'root ::= ("\\"" [^"\\n]{0,200} "\\"" ","?){5,30}',
