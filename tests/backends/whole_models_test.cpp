@@ -40,7 +40,14 @@ double largest(std::span<const float> values) {
     return most;
 }
 
-// Over the reference's rows; infinite where `found` is no number.
+// Both over the reference's rows.
+double root_mean_square_difference(std::span<const float> found, std::span<const float> reference) {
+    double sum = 0;
+    for (std::size_t i = 0; i < reference.size(); ++i) sum += std::pow(static_cast<double>(found[i]) - static_cast<double>(reference[i]), 2);
+    return std::sqrt(sum / static_cast<double>(reference.size()));
+}
+
+// Infinite where `found` is no number.
 double worst_difference(std::span<const float> found, std::span<const float> reference) {
     double worst = 0;
     for (std::size_t i = 0; i < reference.size(); ++i) {
@@ -130,8 +137,13 @@ TEST_P(WholeModels, SixteenBitTokensEqualTheCpus) {
             const std::size_t vocab = wanted.size() / ids.size();
             ASSERT_GE(found.size(), reference.size());
             const double range = largest(wanted), ours_off = worst_difference(found, reference), theirs_off = worst_difference(wanted, reference);
-            // Matrix units take weights rounded to T, which the CPU does for bf16 alone: as much noise as from the activations.
-            EXPECT_LE(ours_off, (dtype == DType::f16 && rows > 8 ? 2.5 : 1.5) * theirs_off) << name_of(dtype) << ", steps of " << rows;
+            // Matrix units take weights rounded to T, which the CPU does for bf16 alone: as much noise as from the activations,
+            // sqrt(2) times in all. The largest of so many differences scatters more.
+            const bool rounds_more = dtype == DType::f16 && rows > 8;
+            EXPECT_LE(ours_off, (rounds_more ? 2.5 : 1.5) * theirs_off) << name_of(dtype) << ", steps of " << rows;
+            if (rounds_more) {
+                EXPECT_LE(root_mean_square_difference(found, reference), 1.5 * root_mean_square_difference(wanted, reference));
+            }
             int ties = 0;
             for (std::size_t p = 0; p < ids.size(); ++p) {
                 const float* cpu = &wanted[p * vocab];
