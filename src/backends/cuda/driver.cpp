@@ -63,7 +63,6 @@ void load(Loaded& out) {
     find(d.event_create, "cuEventCreate");
     find(d.event_destroy, "cuEventDestroy_v2");
     find(d.event_record, "cuEventRecord");
-    find(d.event_synchronize, "cuEventSynchronize");
     find(d.event_query, "cuEventQuery");
     find(d.event_elapsed, "cuEventElapsedTime");
     find(d.error_name, "cuGetErrorName");

@@ -79,7 +79,6 @@ struct Driver {
     Result (*event_create)(Event* event, unsigned flags);
     Result (*event_destroy)(Event event);
     Result (*event_record)(Event event, Stream stream);
-    Result (*event_synchronize)(Event event);
     Result (*event_query)(Event event);   // kNotReady while it is under way
     Result (*event_elapsed)(float* milliseconds, Event start, Event end);
     Result (*error_name)(Result result, const char** name);
