@@ -7,7 +7,7 @@
 namespace forge::test {
 namespace {
 
-constexpr std::size_t kBatch = 32;   // cases that a long run compiles together: hours of work that show how far they are
+constexpr std::size_t kBatch = 32;   // cases of a long run that are compiled together: a compiler takes too long for thousands of kernels at once
 
 // FORGE_PART=2/14: every fourteenth case from the second on, for cores or machines that share the long grid.
 std::vector<GpuCase> part_of(std::vector<GpuCase> cases) {
