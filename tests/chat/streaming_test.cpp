@@ -59,7 +59,7 @@ TEST(StopMatcher, EveryCutOfShortTexts) {
 
 TEST(StopMatcher, RandomTexts) {
     std::mt19937 random(7);
-    for (int round = 0; round < 3000; ++round) {
+    for (int round = 0; round < 5000; ++round) {
         const auto word = [&](int longest) {
             std::string out;
             for (int n = static_cast<int>(random() % static_cast<unsigned>(longest)) + 1; n > 0; --n)
