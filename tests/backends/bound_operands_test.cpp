@@ -81,6 +81,35 @@ INSTANTIATE_TEST_SUITE_P(All, BoundOperands,
                              return name;
                          });
 
+// Products of one row that are shared out evenly among a GPU's cores still run beside those that they ran beside.
+TEST(EvenShares, JoinTheSameProducts) {
+    int others = 0;
+    for (const char* name : {"models-mlx/llama-4bit-g64", "models-mlx/qwen3.5-8bit", "models-mlx/mistral-8bit-f16"}) {
+        SCOPED_TRACE(name);
+        const TinySubject model(name, WeightLayout::rows);
+        const auto backend = make_outline_backend(OutlineTarget::cuda);
+        const tune::Subject subject = model.on(*backend);
+        const gpu::GpuCacheLayout cache(subject.layers, 2, kCapacity, DType::bf16);
+        const Program program = lower(model.fused(PassTarget::gpu, {}), subject.ropes, {DType::bf16, 8, 1}, lower_target(*backend, subject.weights, DType::bf16, kCapacity));
+        for (const int cores : {2, 3, 5, 6, 7, 11, 13}) {
+            gpu::Limits limits;
+            limits.tensor = gpu::Tensor::wgmma;
+            limits.wide = true;
+            limits.cores = cores;
+            const gpu::GpuProgram even = gpu::bind_program(program, subject.weights, cache, limits);
+            limits.even = false;
+            const gpu::GpuProgram uneven = gpu::bind_program(program, subject.weights, cache, limits);
+            ASSERT_EQ(even.launches.size(), uneven.launches.size());
+            for (std::size_t i = 0; i < even.launches.size(); ++i) {
+                EXPECT_EQ(even.launches[i].beside, uneven.launches[i].beside);
+                for (const gpu::Variant& v : even.launches[i].variants)
+                    for (const gpu::BoundKernel& k : v.kernels) others += !even.launches[i].beside.empty() && k.kernel.family == "matvec" && k.kernel.threads != 256;
+            }
+        }
+    }
+    EXPECT_GT(others, 0) << "no joined product was shared out";
+}
+
 // Every head size that the tensor cores take: one threadgroup has more than half of a multiprocessor's memory and not more
 // than all, and the grid has a place for every part of the shortest and of the longest row that the kernel serves.
 TEST(LongContexts, HaveAThreadgroupForEveryCore) {

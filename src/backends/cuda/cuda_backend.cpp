@@ -24,10 +24,12 @@ class CudaBackend final : public gpu::GpuBackend {
         // To compare and to debug. FORGE_CUDA_TENSOR=0: products of many rows in f32; FORGE_CUDA_JOIN=0: every product in a
         // launch of its own; FORGE_CUDA_TILES=0: the tiles for few rows that Metal has; FORGE_CUDA_CODES=N: few rows take tensor
         // cores for matrices of 4-bit codes from N elements on; FORGE_CUDA_MERGE=1: parts of short contexts merged in attention,
-        // which takes longer here than the dependent launch that it saves.
+        // which takes longer here than the dependent launch that it saves; FORGE_CUDA_EVEN=0: products of one row in threadgroups of
+        // 256 threads, however many.
         limits_.join = environment("FORGE_CUDA_JOIN") != "0";
         limits_.merge = environment("FORGE_CUDA_MERGE") == "1";
         limits_.wide = environment("FORGE_CUDA_TILES") != "0";
+        limits_.even = environment("FORGE_CUDA_EVEN") != "0";
         if (const char* from = std::getenv("FORGE_CUDA_CODES")) limits_.tensor_codes = std::atol(from);
         if (environment("FORGE_CUDA_TENSOR") != "0") limits_.tensor = context_->capability() == 90 ? gpu::Tensor::wgmma : context_->capability() >= 80 ? gpu::Tensor::mma_sync : gpu::Tensor::none;
     }

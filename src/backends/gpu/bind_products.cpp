@@ -26,6 +26,42 @@ MatvecShape Binder::matmul_shape() const {
     return s;
 }
 
+// Whether the launch after this one can run beside it (join_matvecs).
+bool Binder::joins_next(std::size_t index) const {
+    if (!common_.limits.join || index + 1 >= program_.launches.size()) return false;
+    const Launch& next = program_.launches[index + 1];
+    return program_.launches[index].kernel == "matvec" && next.kernel == "matvec" && !next.barrier;
+}
+
+// MatvecShape::beside of a launch: the rows of the launches that run beside it, or -1 where one of them could get other
+// threads than it: then they would run one after the other.
+std::int64_t Binder::rows_beside(const MatvecShape& s) {
+    if (s.x_rows != 1) return 0;
+    const auto at = static_cast<std::size_t>(launch_ - program_.launches.data());
+    std::size_t first = at, last = at;
+    while (first > 0 && joins_next(first - 1)) --first;
+    while (joins_next(last)) ++last;
+    const auto tile = [&](MatvecShape shape) {
+        shape.x_rows = s.x_rows;
+        shape.beside = -1;
+        return matvec_tiles(common_, shape, false)[0];
+    };
+    const MatvecTile mine = tile(s);
+    const Launch* const own = launch_;
+    std::int64_t rows = 0;
+    for (std::size_t i = first; i <= last && rows >= 0; ++i) {
+        if (i == at) continue;
+        launch_ = &program_.launches[i];
+        const MatvecShape other = matmul_shape();
+        const MatvecTile theirs = tile(other);
+        const bool alike = theirs.strip == mine.strip && theirs.units == mine.units && theirs.split == mine.split && theirs.tensor == mine.tensor && theirs.residents == mine.residents && other.norm == s.norm && other.gated_head == s.gated_head && (other.w2 != nullptr) == (s.w2 != nullptr) && other.w->cols == s.w->cols &&
+                           other.w->format.is_dense() == s.w->format.is_dense();
+        rows = alike ? rows + other.w->rows : -1;
+    }
+    launch_ = own;
+    return rows;
+}
+
 MatvecShape Binder::without_norm(MatvecShape s) {
     s.norm = false;
     s.gated_head = 0;
@@ -39,6 +75,7 @@ void Binder::matvec_(GpuLaunch& out) {
     MatvecShape s = matmul_shape();
     for_each_bucket([&](int rows) {
         s.x_rows = rows;
+        s.beside = rows_beside(s);
         Variant v{s.x_rows, {}};
         const bool split = (s.norm || s.gated_head > 0) && (!norm_fits(common_, s) || wants(kNormedBefore, rows));
         if (rows == 1 && has("untaken") && (!s.norm || norm_fits(common_, s))) out.variants.push_back({1, {bound_as(matvec_of(s), {{"x", "untaken"}})}, INT_MAX, true});

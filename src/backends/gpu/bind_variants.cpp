@@ -4,13 +4,8 @@
 
 namespace forge::gpu {
 
-// Nothing is joined with this launch (join_matvecs).
-bool Binder::stands_alone(std::size_t index) const {
-    const auto joins = [&](std::size_t first, std::size_t second) {
-        return common_.limits.join && program_.launches[first].kernel == "matvec" && program_.launches[second].kernel == "matvec" && !program_.launches[second].barrier;
-    };
-    return !(index > 0 && joins(index - 1, index)) && !(index + 1 < program_.launches.size() && joins(index, index + 1));
-}
+// Nothing is joined with this launch.
+bool Binder::stands_alone(std::size_t index) const { return !(index > 0 && joins_next(index - 1)) && !joins_next(index); }
 
 std::vector<LaunchVariants> Binder::variants(std::size_t index) {
     launch_ = &program_.launches[index];
@@ -25,6 +20,7 @@ std::vector<LaunchVariants> Binder::variants(std::size_t index) {
         MatvecShape s = matmul_shape();
         for_each_bucket([&](int rows) {
             s.x_rows = rows;
+            s.beside = rows_beside(s);
             const bool alone = stands_alone(index) && !has("untaken"), fused = (s.norm || s.gated_head > 0) && norm_fits(common_, s);
             add(rows, matvec_ways(common_, fused ? s : without_norm(s), alone), fused && alone ? kNormedBefore : nullptr);
         });

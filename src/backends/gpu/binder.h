@@ -45,6 +45,7 @@ class Binder {
             if (rows >= most) break;
         }
     }
+    bool joins_next(std::size_t index) const;
     bool stands_alone(std::size_t index) const;
     bool wants(const char* variant, int rows) const {
         const std::string* name = launch_->variant(rows);
@@ -88,6 +89,7 @@ class Binder {
 
     // ---- products
     MatvecShape matmul_shape() const;
+    std::int64_t rows_beside(const MatvecShape& s);
     static MatvecShape without_norm(MatvecShape s);
     Kernel matvec_of(const MatvecShape& s) const;
     void matvec_(GpuLaunch& out);

@@ -72,10 +72,28 @@ void choose_codes(const MatvecShape& s, MatvecTile& t) {
         t.split = k < 2048 ? 2 : 4;
         t.units = 4;
     } else {
-        t.split = 8;
+        t.split = k > 4096 || (n > 1024 && n < 4096) ? 8 : 4;   // with fewer of 4096, too few threadgroups
         t.units = k > 4096 && k <= 8192 ? 4 : 2;
         t.ahead = one && t.units == 2;
     }
+}
+
+// A threadgroup for every core, each with as many strips, where that keeps nearly every core at work: where some cores have
+// two threadgroups and others one, the launch takes as long as with two everywhere, and x is prepared twice. Products of one
+// row; the order of sums stays as it is. (Products that are joined round up one by one, to a threadgroup or two more.)
+// By measurement on an H200 not for dense rows, nor for rows that simdgroups share, except long rows of codes on tensor
+// cores; a norm or gates want 256 threads at least; 768 gained nothing.
+void share_evenly(const Common& c, const MatvecShape& s, MatvecTile& t) {
+    constexpr int kMost = 512;
+    const int fewest = s.norm || s.gated_head > 0 ? 256 : 128, cores = c.limits.cores;
+    const bool shared_rows = t.tensor ? s.w->cols < 4096 : t.split > 1;
+    if (!c.limits.wide || !c.limits.even || s.x_rows != 1 || s.beside < 0 || t.residents > 0 || s.w->format.is_dense() || shared_rows) return;
+    const int rows = (t.tensor ? 16 : 1) * t.strip / (s.epilogue == Epilogue::act_mul ? 2 : 1), strips = divide_up(s.w->rows + s.beside, rows);
+    const int each = divide_up(strips, cores), threads = each * t.split * 32;
+    if (threads < fewest || threads > kMost || (threads < 256 && 256 % threads != 0)) return;   // the latter: NormShare's
+    if (divide_up(strips, each) < cores - cores / 8) return;
+    if (!t.tensor && t.strip * t.units > 4 && threads > 256) return;   // so many sums want more registers than are left
+    t.threads = threads;
 }
 
 MatvecTile choose(const Common& c, const MatvecShape& s) {
@@ -111,6 +129,7 @@ MatvecTile choose(const Common& c, const MatvecShape& s) {
     if (s.x_rows > 4) t.strip = 2;
     if (s.x_rows > 1 && t.split > 1) t.strip = std::min(t.strip, s.epilogue == Epilogue::act_mul ? 4 : 2);
     if (codes_on_tensor_cores(c, *s.w)) choose_codes(s, t = MatvecTile{0, 0, kNormThreads});
+    share_evenly(c, s, t);
     t.x_bytes = staged_bytes(c, s);
     t.staged = s.norm || s.gated_head > 0 || t.x_bytes <= (wide || t.tensor ? 28 : 16) * 1024;
     return t;
@@ -146,8 +165,9 @@ std::vector<MatvecTile> matvec_tiles(const Common& c, const MatvecShape& s, bool
     offer([](MatvecTile& t) { t.strip *= 2, t.units /= 2; });
     offer([](MatvecTile& t) { t.strip /= 2, t.units *= 2; });
     offer([](MatvecTile& t) { t.ahead = !t.ahead; });
-    // What others can run beside has their threads and grid, and a norm's sum depends on the threads.
+    // What others can run beside has their threads and grid; fewer than 256 are slow to prepare a norm.
     if (alone && standard.residents > 0) offer([](MatvecTile& t) { t.residents = 0; });
+    if (alone) offer([](MatvecTile& t) { t.threads = kNormThreads; });
     if (alone && !s.norm) {
         offer([](MatvecTile& t) { t.threads = 128; });
         offer([](MatvecTile& t) { t.threads = 64; });

@@ -88,6 +88,34 @@ GpuCase convolved_product(const WeightFormat& format, int k_heads, int v_heads, 
             }};
 }
 
+// A product shared out evenly among eight cores, by so many threads a threadgroup, against 256 threads.
+GpuCase even_product(const char* format, int n, int k, Epilogue epilogue, DType type, bool norm, Tiles tiles, int threads) {
+    const auto w = std::make_shared<Weight>(random_weight(named(format).format, n, k, 7)), w2 = std::make_shared<Weight>(random_weight(named(format).format, n, k, 8));
+    gpu::Common c = with(tiles, type, 1);
+    gpu::MatvecShape s;
+    s.w = w.get();
+    s.w2 = epilogue == Epilogue::act_mul ? w2.get() : nullptr;
+    s.norm = norm;
+    s.eps = 1e-6f;
+    s.epilogue = epilogue;
+    EXPECT_EQ(gpu::matvec_tiles(c, s, true)[0].threads, threads);
+    const gpu::Kernel even = gpu::matvec(c, s);
+    c.limits.even = false;
+    EXPECT_EQ(gpu::matvec_tiles(c, s, true)[0].threads, 256);
+    const gpu::Kernel uneven = gpu::matvec(c, s);
+    return {fmt::format("{} of {} x {} by {} threads {}", format, n, k, threads, name_of(type)), {even, uneven}, [=](GpuDevice& device, int order) {
+                Array x(type, normal(static_cast<std::size_t>(k), type, 1)), residual(type, normal(static_cast<std::size_t>(n), type, 2)), y(type, static_cast<std::size_t>(n)), wanted(type, static_cast<std::size_t>(n));
+                const std::vector<float> weights = normal(static_cast<std::size_t>(k), DType::f32, 3);
+                const Rows step = some_rows(1);
+                Bindings b;
+                b.add("x", x).add("y", wanted).add("residual", residual).weight("weight", *w).weight("weight2", *w2).floats("norm_weight.codes", weights);
+                EXPECT_EQ(device.run(uneven, b, step.step(), 1, order), "");
+                b.add("y", y);
+                EXPECT_EQ(device.run(even, b, step.step(), 1, order), "");
+                expect_same(y, wanted);
+            }};
+}
+
 constexpr int kCapacity = 320;
 
 // Decode attention without tensor cores, with them, or with a ring of keys and values (against the same without).
@@ -249,6 +277,10 @@ std::vector<GpuCase> codes_fusion_cases() {
                 cases.push_back(convolved_product(named(name).format, 1, 2, 16, 96, type, rows, Tiles::codes));
                 cases.push_back(convolved_product(named(name).format, 2, 2, 8, 64, type, rows, Tiles::codes));
             }
+    for (const DType type : {DType::bf16, DType::f16}) {
+        cases.push_back(even_product("gguf q4_0", 380, 4096, Epilogue::none, type, true, Tiles::codes, 384));
+        cases.push_back(even_product("gguf q4_1", 250, 8192, Epilogue::add, type, false, Tiles::codes, 512));
+    }
     return cases;
 }
 
@@ -275,6 +307,15 @@ std::vector<GpuCase> decode_fusion_cases() {
 
 std::vector<GpuCase> fusion_cases(bool full) {
     std::vector<GpuCase> cases;
+    for (const DType type : types()) {
+        cases.push_back(even_product("gguf q4_0", 60, 1024, Epilogue::add, type, false, Tiles::large, 128));
+        cases.push_back(even_product("gguf q4_0", 185, 1024, Epilogue::act_mul, type, true, Tiles::large, 384));
+        cases.push_back(even_product("gguf q8_0", 221, 1024, Epilogue::none, type, true, Tiles::large, 448));
+        cases.push_back(even_product("gguf q6_k", 250, 1024, Epilogue::none, type, true, Tiles::large, 512));
+        // By 512 threads too.
+        cases.push_back(gated_product(named("gguf q4_0").format, 8, 128, 250, type, 1, true, Tiles::large));
+        cases.push_back(convolved_product(named("gguf q4_0").format, 2, 4, 32, 1024, type, 1, Tiles::large));
+    }
     for (const DType type : types())
         for (const char* name : {"gguf bf16", "gguf q4_0"}) {
             if (!full && type == DType::f16) continue;

@@ -22,6 +22,7 @@ struct Shape {
     gpu::SimdTile simd{};   // tensor is simdgroup
     bool matmul2d = false;  // likewise
     std::size_t matvec_tile = 0;   // which of gpu::matvec_tiles()
+    int threads = 256;      // that a product of one row must have, on eight cores
 };
 
 // Matrix units take weights rounded to T: the same matrix in f32, with every element rounded.
@@ -80,8 +81,9 @@ std::vector<float> settled_norm(std::vector<float>& x, const std::vector<float>&
 
 GpuCase matmul_case(const NamedFormat& format, Shape s, bool matrix) {
     if (s.k == 0) s.k = columns(format, 200);
-    const auto w = std::make_shared<Weight>(random_weight(format.format, s.n, s.k, 7)), w2 = std::make_shared<Weight>(random_weight(format.format, s.n, s.k, 8));
+    const auto w = std::make_shared<Weight>(random_weight(format.format, s.n, s.k, 7)), w2 = std::make_shared<Weight>();
     const bool two = s.epilogue == Epilogue::act_mul;
+    if (two) *w2 = random_weight(format.format, s.n, s.k, 8);
     gpu::MatvecShape g;
     g.w = w.get();
     g.w2 = two ? w2.get() : nullptr;
@@ -102,10 +104,13 @@ GpuCase matmul_case(const NamedFormat& format, Shape s, bool matrix) {
     c.limits.tensor = s.codes ? gpu::Tensor::mma_sync : s.tensor;
     c.limits.tensor_codes = 1;
     const bool tensor = s.tensor != gpu::Tensor::none;
+    if (!matrix && !tensor && !s.codes && s.variant == 1 && s.matvec_tile == 0) {
+        EXPECT_EQ(gpu::matvec_tiles(c, g, true)[0].threads, s.threads) << format.name << " n " << s.n << " k " << s.k;
+    }
     const bool simd = s.tensor == gpu::Tensor::simdgroup, rounds = tensor && !s.simd.wide;
     const gpu::Kernel k = s.matmul2d ? gpu::gemm_matmul2d(c, g, s.simd) : simd ? gpu::gemm_simd(c, g, s.simd) : tensor ? gpu::gemm_tensor(c, g, s.tile) : matrix ? gpu::gemm(c, g)
                           : gpu::matvec(c, g, gpu::matvec_tiles(c, g, true).at(s.matvec_tile));
-    const auto reference = rounds ? rounded_weight(*w, s.type) : w, reference2 = rounds ? rounded_weight(*w2, s.type) : w2;
+    const auto reference = rounds ? rounded_weight(*w, s.type) : w, reference2 = rounds && two ? rounded_weight(*w2, s.type) : w2;
     const std::string kernel = simd     ? fmt::format("simd {}x{}x{}{}{}", s.simd.rows, s.simd.columns, s.simd.depth, s.simd.wide ? " wide" : "", s.simd.ahead ? " ahead" : "")
                                : tensor ? fmt::format("tensor {}x{}", s.tile.rows, s.tile.columns)
                                : matrix ? "gemm"
@@ -145,7 +150,8 @@ GpuCase matmul_case(const NamedFormat& format, Shape s, bool matrix) {
                 cpu.m = s.rows;   // an executor hands output rows over as rows
                 run_plain(matvec_kernel, p, cpu);   // its plain form takes any number of rows
                 Bindings b;
-                b.add("x", x).add("packed", x).weight("weight", *w).weight("weight2", *w2).add("residual", residual).add("y", y);
+                b.add("x", x).add("packed", x).weight("weight", *w).add("residual", residual).add("y", y);
+                if (two) b.weight("weight2", *w2);
                 b.floats("norm_weight.codes", norm).floats("bias.codes", bias).floats("bias2.codes", bias2);
                 EXPECT_EQ(device.run(k, b, step.step(), max_rows, order), "");
                 // f32 sums of k terms in another order; a rounding or two of T after them.
@@ -271,6 +277,19 @@ std::vector<GpuCase> matvec_cases(bool full) {
                 cases.push_back(matmul_case(named(name), s, false));
             }
         }
+    // Shared out evenly among the cores: 4, 9, 12, 14 and 16 simdgroups a threadgroup.
+    for (const char* name : {"gguf q4_0", "gguf q8_0"})
+        for (const auto& [n, threads] : {std::pair{60, 128}, std::pair{135, 288}, std::pair{185, 384}, std::pair{221, 448}, std::pair{250, 512}})
+            for (const Epilogue epilogue : {Epilogue::none, Epilogue::add, Epilogue::act_mul}) {
+                Shape s;
+                s.n = n;
+                s.k = 1024;
+                s.wide = true;
+                s.norm = threads > 128 && epilogue != Epilogue::add;
+                s.epilogue = epilogue;
+                s.threads = threads;
+                cases.push_back(matmul_case(named(name), s, false));
+            }
     // Norms of long rows.
     for (const DType type : {DType::bf16, DType::f16})
         for (const auto& [k, rows] : {std::pair{2080, 2}, std::pair{4096, 2}, std::pair{8192, 1}}) {

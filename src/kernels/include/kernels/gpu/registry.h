@@ -22,6 +22,7 @@ struct Limits {
     bool join = true;          // products that nothing separates run in one launch
     bool merge = true;         // parts of a short context are merged where they are made, not in a launch of their own
     bool wide = false;         // tiles for few rows that a large GPU reads memory fastest with (matmul.cpp)
+    bool even = true;          // with `wide`: products of one row are shared out evenly among the cores
     int near_positions = 8192; // wgmma: positions from which decode attention is cut into a threadgroup a core, or more (attention.cpp)
     long tensor_codes = 4 << 20;   // `wide` and `tensor`: elements from which a matrix of 4-bit codes takes few rows on tensor cores
 };
@@ -46,9 +47,10 @@ struct MatvecShape {
     ActKind act = ActKind::silu;
     bool f32_out = false, output_rows = false;
     int x_rows = 1;
+    std::int64_t beside = 0;   // matrix rows of other products with the same tile in the same launch; -1: there are some with other tiles
 };
-// The literals of a matvec. Those in which variants differ leave a row's sums as they are; split does not, nor do the
-// threads where there is a norm: they depend on the matrix alone.
+// The literals of a matvec. Those in which variants differ leave a row's sums as they are, threads included (text/types.h,
+// NormShare); split does not, and on tensor cores units does not: these depend on the matrix alone.
 struct MatvecTile {
     int strip = 2, units = 1, threads = 256;   // matrix rows of a strip, units in flight, threads of a threadgroup
     int split = 1;                             // simdgroups that share a strip
