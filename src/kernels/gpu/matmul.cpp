@@ -125,6 +125,13 @@ MatvecTile choose(const Common& c, const MatvecShape& s) {
             t.units = 8;
         }
     }
+    // So many sums take a core's registers: here two threadgroups fit one.
+    if (c.limits.wide && large && s.x_rows == 1 && s.f32_out && s.w->rows > 32768 && !s.w->format.is_dense() && s.w->format.bits > 4) {
+        t.strip = 4;
+        t.units = 1;
+        t.ahead = true;
+        t.residents = 2;
+    }
     if (s.x_rows > 2) t.units = 1;
     if (s.x_rows > 4) t.strip = 2;
     if (s.x_rows > 1 && t.split > 1) t.strip = std::min(t.strip, s.epilogue == Epilogue::act_mul ? 4 : 2);

@@ -290,6 +290,26 @@ std::vector<GpuCase> matvec_cases(bool full) {
                 s.threads = threads;
                 cases.push_back(matmul_case(named(name), s, false));
             }
+    // A head of more than 4 bits and long rows.
+    {
+        Shape s;
+        s.n = 32783;
+        s.k = 4096;
+        s.wide = s.norm = s.f32_out = true;
+        cases.push_back(matmul_case(named("gguf q6_k"), s, false));
+        Weight w;
+        w.format = named("gguf q6_k").format;
+        w.rows = s.n;
+        w.cols = s.k;
+        gpu::MatvecShape g;
+        g.w = &w;
+        g.norm = g.f32_out = true;
+        gpu::Common c = common(s.type, 9);
+        c.limits.wide = true;
+        const gpu::MatvecTile tile = gpu::matvec_tiles(c, g, true)[0];
+        EXPECT_EQ(tile.strip, 4);
+        EXPECT_EQ(tile.residents, 2);
+    }
     // Norms of long rows.
     for (const DType type : {DType::bf16, DType::f16})
         for (const auto& [k, rows] : {std::pair{2080, 2}, std::pair{4096, 2}, std::pair{8192, 1}}) {
