@@ -10,10 +10,9 @@ constexpr int kThreads = 128;
 // Parts that the last threadgroup of a row merges. It has 128 threads for up to seven heads, where a launch of its own
 // has 256 for each: more parts would take it longer than that launch.
 constexpr int kMergedParts = 16;
-// Decode attention with a ring of keys and values in shared memory: parts of short contexts, the most parts of long ones;
-// the ring, which takes more than half of what a multiprocessor has (two threadgroups on one would leave another idle),
-// and what a threadgroup may have in all.
-constexpr int kNearPart = 128, kMostParts = 64, kRingBytes = 140 * 1024, kRingSteps = 3, kMostBytes = 220 * 1024;
+// Decode attention with a ring of keys and values in shared memory: parts of short contexts, the most parts of long ones,
+// and the ring, which takes more than half of what a multiprocessor has: two threadgroups on one would leave another idle.
+constexpr int kNearPart = 128, kMostParts = 64, kRingBytes = 120 * 1024;
 
 // Query heads that a threadgroup serves with one read of keys and values.
 int packed_heads(const AttentionShape& s, bool tensor = false) {
@@ -61,12 +60,7 @@ std::string parts_literals(const DecodeForm& f) { return fmt::format("{}, {}, {}
 
 // Bytes of a ring with so many steps of 16 positions for each simdgroup, and a barrier for each step.
 int ring_bytes(int head_dim, int steps) { return kThreads / 32 * steps * (head_dim * 64 + 16); }
-int ring_steps(int head_dim, int heads) {
-    const int others = 4 * (kThreads / 32 * heads * (head_dim + 2) + (heads + 2 + kThreads / 32) * head_dim);
-    int steps = std::max(kRingSteps, divide_up(kRingBytes, ring_bytes(head_dim, 1)));
-    while (steps > 2 && ring_bytes(head_dim, steps) + others > kMostBytes) --steps;
-    return steps;
-}
+int ring_steps(int head_dim) { return divide_up(kRingBytes, ring_bytes(head_dim, 1)); }
 
 }  // namespace
 
@@ -123,7 +117,7 @@ Kernel attention_decode(const Common& c, const AttentionShape& s, int heads) {
     const std::string type = t, step = b.read("step", "int"), q = b.read("q", t);
     const bool tensor = decode_on_tensor_cores(c, s);
     const DecodeForm cut = decode_form(c, s);
-    const int part = cut.part, threads = cut.threads, parts = decode_parts(cut, s.capacity), steps = s.far ? ring_steps(s.head_dim, heads) : 0;
+    const int part = cut.part, threads = cut.threads, parts = decode_parts(cut, s.capacity), steps = s.far ? ring_steps(s.head_dim) : 0;
     if (steps > 0) b.array("ring", "uint4", ring_bytes(s.head_dim, steps) / 16);   // first, for its alignment
     std::string k = q, v = q, q_norm = EntryBuilder::absent("float"), k_norm = q_norm, rope = q_norm, form = "fk::PrepareForm<1, 3, 3, 0, 0, 0, 0>";
     std::string keys, values;
