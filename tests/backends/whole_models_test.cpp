@@ -137,13 +137,12 @@ TEST_P(WholeModels, SixteenBitTokensEqualTheCpus) {
             const std::size_t vocab = wanted.size() / ids.size();
             ASSERT_GE(found.size(), reference.size());
             const double range = largest(wanted), ours_off = worst_difference(found, reference), theirs_off = worst_difference(wanted, reference);
-            // Matrix units take weights rounded to T, which the CPU does for bf16 alone: as much noise as from the activations,
-            // sqrt(2) times in all. The largest of so many differences scatters more.
+            // Two roundings of the same size would be sqrt(2) times as far off in the root mean square. The largest of so many
+            // differences scatters more, the CPU's too, with what instructions it has; most where matrix units take weights
+            // rounded to T, which the CPU does for bf16 alone.
             const bool rounds_more = dtype == DType::f16 && rows > 8;
-            EXPECT_LE(ours_off, (rounds_more ? 2.5 : 1.5) * theirs_off) << name_of(dtype) << ", steps of " << rows;
-            if (rounds_more) {
-                EXPECT_LE(root_mean_square_difference(found, reference), 1.5 * root_mean_square_difference(wanted, reference));
-            }
+            EXPECT_LE(root_mean_square_difference(found, reference), 1.5 * root_mean_square_difference(wanted, reference)) << name_of(dtype) << ", steps of " << rows;
+            EXPECT_LE(ours_off, (rounds_more ? 2.5 : 2.0) * theirs_off) << name_of(dtype) << ", steps of " << rows;
             int ties = 0;
             for (std::size_t p = 0; p < ids.size(); ++p) {
                 const float* cpu = &wanted[p * vocab];
