@@ -40,7 +40,7 @@ double largest(std::span<const float> values) {
     return most;
 }
 
-// Both over the reference's rows.
+// All over the reference's rows.
 double root_mean_square_difference(std::span<const float> found, std::span<const float> reference) {
     double sum = 0;
     for (std::size_t i = 0; i < reference.size(); ++i) sum += std::pow(static_cast<double>(found[i]) - static_cast<double>(reference[i]), 2);
@@ -151,13 +151,13 @@ TEST_P(WholeModels, SixteenBitTokensEqualTheCpus) {
             const bool rounds_more = dtype == DType::f16 && rows > 8;
             SCOPED_TRACE(std::string(name_of(dtype)) + ", steps of " + std::to_string(rows));
             EXPECT_LE(typical_difference(found, reference, vocab), 1.5 * typical_difference(wanted, reference, vocab));
-            // Where a near tie between experts falls otherwise, a position is as far off as another expert makes it.
+            // Where a near tie between experts falls otherwise, a position is as far off as another expert makes it: 2.03 times
+            // over all positions of the worst model.
             const std::vector<LayerSpec>& layers = engine->spec().layers;
-            if (std::none_of(layers.begin(), layers.end(), [](const LayerSpec& l) { return l.feed_forward.moe.experts > 0; })) {
-                EXPECT_LE(root_mean_square_difference(found, reference), 1.5 * root_mean_square_difference(wanted, reference));
+            const bool experts = std::any_of(layers.begin(), layers.end(), [](const LayerSpec& l) { return l.feed_forward.moe.experts > 0; });
+            EXPECT_LE(root_mean_square_difference(found, reference), (experts ? 2.5 : 1.5) * root_mean_square_difference(wanted, reference));
+            if (!experts) {
                 EXPECT_LE(ours_off, (rounds_more ? 2.5 : 2.0) * theirs_off);
-            } else {
-                EXPECT_LE(ours_off, range);   // and a number
             }
             int ties = 0;
             for (std::size_t p = 0; p < ids.size(); ++p) {

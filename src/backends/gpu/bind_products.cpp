@@ -54,7 +54,8 @@ std::int64_t Binder::rows_beside(const MatvecShape& s) {
         launch_ = &program_.launches[i];
         const MatvecShape other = matmul_shape();
         const MatvecTile theirs = tile(other);
-        const bool alike = theirs.strip == mine.strip && theirs.units == mine.units && theirs.split == mine.split && theirs.tensor == mine.tensor && theirs.residents == mine.residents && other.norm == s.norm && other.gated_head == s.gated_head && (other.w2 != nullptr) == (s.w2 != nullptr) && other.w->cols == s.w->cols &&
+        const bool alike = theirs.strip == mine.strip && theirs.units == mine.units && theirs.split == mine.split && theirs.tensor == mine.tensor && theirs.residents == mine.residents &&
+                           other.norm == s.norm && other.gated_head == s.gated_head && (other.w2 != nullptr) == (s.w2 != nullptr) && other.w->cols == s.w->cols &&
                            other.w->format.is_dense() == s.w->format.is_dense();
         rows = alike ? rows + other.w->rows : -1;
     }

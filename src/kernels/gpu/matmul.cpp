@@ -125,7 +125,7 @@ MatvecTile choose(const Common& c, const MatvecShape& s) {
             t.units = 8;
         }
     }
-    // So many sums take a core's registers: here two threadgroups fit one.
+    // With eight rows a strip, sums take a core's registers; with four, two threadgroups fit one.
     if (c.limits.wide && large && s.x_rows == 1 && s.f32_out && s.w->rows > 32768 && !s.w->format.is_dense() && s.w->format.bits > 4) {
         t.strip = 4;
         t.units = 1;
