@@ -44,6 +44,20 @@ std::string cuda_entry(const Kernel& k) {
     return s + "    fk::Ids id = fk::this_thread();\n" + k.body + "}\n";
 }
 
+// The texts for tensor cores that one of the kernels names. Compiled kernels are kept by their whole text: others need not be
+// compiled anew where one of these changes, nor are these parsed for them.
+std::string tensor_texts(std::span<const Kernel> kernels) {
+    const auto named = [&](std::string_view name) {
+        return std::any_of(kernels.begin(), kernels.end(), [&](const Kernel& k) { return k.body.find(name) != std::string::npos; });
+    };
+    std::string s;
+    if (named("fk::tensor_rows")) s += text::tensor_rows;
+    if (named("fk::TensorDecode")) s += text::tensor_decode;
+    if (named("fk::attention_flash")) s += text::flash;
+    if (s.empty() && !named("gemm_tensor")) return s;
+    return std::string(text::tensor) + s;   // what all of them share
+}
+
 }  // namespace
 
 std::size_t Kernel::threadgroup_bytes() const {
@@ -91,7 +105,7 @@ std::string source(Target target, std::span<const Kernel> kernels) {
     std::string s = matmul2d ? "#include <metal_tensor>\n#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>\n" : "";
     s += target == Target::metal ? text::prelude_metal : text::prelude_cuda;
     for (const std::string_view t : {text::types, text::rows, text::delta, text::formats, text::matvec, text::gemm, text::attention_prepare, text::attention, text::attention_merge, text::experts, text::pick}) s += t;
-    if (target == Target::cuda) s.append(text::tensor).append(text::tensor_rows).append(text::tensor_decode).append(text::flash);
+    if (target == Target::cuda) s += tensor_texts(kernels);
     else s.append(text::simd_gemm).append(text::simd_flash);
     if (matmul2d) s += text::matmul2d_gemm;
     std::set<std::string> emitted;
