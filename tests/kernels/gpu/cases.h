@@ -37,6 +37,7 @@ std::vector<GpuCase> matmul2d_cases(bool full);        // Metal 4's tensor opera
 std::vector<GpuCase> simd_flash_cases(bool full);      // likewise
 std::vector<GpuCase> simd_expert_cases(bool full);     // likewise
 std::vector<GpuCase> delta_cases(bool full);
+std::vector<GpuCase> delta_tensor_cases(bool full);    // in chunks on NVIDIA's tensor cores
 std::vector<GpuCase> codes_fusion_cases();     // some of codes_cases()
 std::vector<GpuCase> decode_fusion_cases();    // and of decode_cases()
 std::vector<GpuCase> fusion_cases(bool full);   // fused kernels against those that they replace

@@ -29,7 +29,7 @@ TEST_P(GpuKernels, MatchThePlainKernels) {
     const std::unique_ptr<GpuDevice> device = make_gpu_device(&reason);
     if (!device) GTEST_SKIP() << reason;
     const std::string_view family = GetParam().first;
-    if (!device->tensor() && (family == "tensor" || family == "flash" || family == "codes" || family == "decode" || family == "expert_tensor")) GTEST_SKIP() << "for NVIDIA's tensor cores";
+    if (!device->tensor() && (family == "tensor" || family == "flash" || family == "codes" || family == "decode" || family == "expert_tensor" || family == "delta_tensor")) GTEST_SKIP() << "for NVIDIA's tensor cores";
     const bool matrices = family.substr(0, 4) == "simd" || family == "matmul2d";
     if (matrices && device->matrix_profiles() == 0) GTEST_SKIP() << "for Metal's matrices";
     if (family == "matmul2d" && !device->matmul2d()) GTEST_SKIP() << "for GPUs with Metal 4's tensor operations";
@@ -67,7 +67,7 @@ TEST_P(GpuKernels, MatchThePlainKernels) {
 INSTANTIATE_TEST_SUITE_P(All, GpuKernels,
                          testing::Values(std::make_pair("rows", &row_cases), std::make_pair("matvec", &matvec_cases), std::make_pair("codes", &codes_cases), std::make_pair("gemm", &gemm_cases),
                                          std::make_pair("tensor", &tensor_cases),
-                                         std::make_pair("attention", &attention_cases), std::make_pair("decode", &decode_cases), std::make_pair("flash", &flash_cases), std::make_pair("delta", &delta_cases), std::make_pair("experts", &expert_cases),
+                                         std::make_pair("attention", &attention_cases), std::make_pair("decode", &decode_cases), std::make_pair("flash", &flash_cases), std::make_pair("delta", &delta_cases), std::make_pair("delta_tensor", &delta_tensor_cases), std::make_pair("experts", &expert_cases),
                                          std::make_pair("expert_tensor", &expert_tensor_cases), std::make_pair("simd", &simd_cases),
                                          std::make_pair("simd_flash", &simd_flash_cases), std::make_pair("simd_experts", &simd_expert_cases), std::make_pair("matmul2d", &matmul2d_cases), std::make_pair("fusions", &fusion_cases)),
                          [](const auto& info) { return std::string(info.param.first); });

@@ -1,12 +1,15 @@
 #include <fmt/format.h>
 
+#include <cmath>
+#include <cstring>
+
 #include "cases.h"
 #include "kernels/delta/delta.h"
 
 namespace forge::test {
 namespace {
 
-constexpr int kSlots = 3;
+constexpr int kSlots = 5;   // more than any step has
 
 // Continued, fresh, continued: 6 or 20 rows.
 Rows some_rows(int rows) {
@@ -93,6 +96,76 @@ GpuCase delta_case(const gpu::DeltaShape& s, DType type, int count_rows = 6) {
             }};
 }
 
+// What decays, gates and keys are like.
+enum class Kind { usual, equal_keys, kept, forgotten, both, large };
+constexpr std::pair<Kind, const char*> kKinds[] = {{Kind::usual, "usual"}, {Kind::equal_keys, "equal keys, gates and decays 1"}, {Kind::kept, "gates and decays 1"},
+                                                   {Kind::forgotten, "decays 0"}, {Kind::both, "decays 0 and 1"}, {Kind::large, "largest values"}};
+struct Sequence { int slot, position, rows; };
+
+// In chunks on tensor cores. Products are of numbers of 16 bits, their sums of f32: `part` of the largest for the result and the state.
+GpuCase chunks_case(const gpu::DeltaShape& s, DType type, gpu::Tensor tensor, const std::vector<Sequence>& sequences, Kind kind = Kind::usual) {
+    constexpr int most = 512;
+    gpu::Common c = common(type, most);
+    c.limits.tensor = tensor;
+    const gpu::Kernel k = gpu::delta(c, s);
+    std::string name = fmt::format("delta in chunks of {} {}:{} heads {} x {} {}{} {}", tensor == gpu::Tensor::wgmma ? 64 : 32, s.n_k_heads, s.n_v_heads, s.k_dim, s.v_dim, name_of(type), s.tiled_heads ? " tiled" : "",
+                                   kKinds[static_cast<int>(kind)].second);
+    for (const Sequence& q : sequences) name += fmt::format(", slot {} rows {} to {}", q.slot, q.position, q.position + q.rows - 1);
+    return {name, {k}, [=](GpuDevice& device, int order) {
+                EXPECT_TRUE(gpu::delta_tensor_fits(c, s));
+                Rows rows;
+                for (const Sequence& q : sequences) rows.add(q.slot, q.position, q.rows);
+                const std::size_t all = rows.positions.size(), heads = static_cast<std::size_t>(s.n_v_heads), channels = static_cast<std::size_t>(s.channels()), width = heads * static_cast<std::size_t>(s.v_dim),
+                                  keys = static_cast<std::size_t>(2 * s.n_k_heads * s.k_dim), state = heads * static_cast<std::size_t>(s.k_dim * s.v_dim), states = kSlots * state, beyond = 3 * width;
+                std::vector<float> values = normal(all * channels, type, 1), gates = normal(all * heads, type, 2), steps = normal(all * heads, type, 3);
+                for (std::size_t i = 0; i < all * channels; ++i) {
+                    const std::size_t column = i % channels;
+                    if (kind == Kind::equal_keys && column < keys) values[i] = values[column];
+                    if (kind == Kind::large && column >= keys) values[i] = values[i] < 0 ? -65504.0f : 65504.0f;   // f16 has no larger ones
+                }
+                for (std::size_t i = 0; i < all * heads; ++i) {
+                    if (kind == Kind::equal_keys || kind == Kind::kept) gates[i] = 9, steps[i] = -14;
+                    if (kind == Kind::forgotten) steps[i] = 40;
+                    if (kind == Kind::both) steps[i] = i / heads % 7 == 3 ? 60.0f : -9.0f;
+                }
+                Array x(type, values), beta(type, gates), alpha(type, steps), mine(DType::f32, normal(states, DType::f32, 4)), theirs(DType::f32, normal(states, DType::f32, 4)), none(type, 1),
+                    y(type, all * width + beyond), wanted(type, all * width);
+                const std::vector<float> bias = normal(heads, DType::f32, 6), before = normal(states, DType::f32, 4);
+                std::vector<float> a_log = normal(heads, DType::f32, 5);
+                if (s.negative_exp)
+                    for (float& v : a_log) v = -std::exp(v);
+                DeltaParams p;
+                p.type = type;
+                p.c = x.data();
+                p.b = beta.data();
+                p.a = alpha.data();
+                p.a_log = a_log.data();
+                p.dt_bias = bias.data();
+                p.negative_exp = s.negative_exp;
+                p.tiled_heads = s.tiled_heads;
+                p.out = wanted.data();
+                p.state = state_of(s, type, none, theirs);
+                p.max_rows = most;
+                run_plain(delta_kernel, p, rows.step());
+                Bindings b;
+                b.add("c", x).add("b", beta).add("a", alpha).add("state", mine).add("y", y).floats("a_log.codes", a_log).floats("dt_bias.codes", bias);
+                EXPECT_EQ(device.run(k, b, rows.step(), most, order), "");
+                expect_close(y, wanted, all * width, type, 2, 5e-5);
+                expect_close(mine, theirs, states, DType::f32, 16, 5e-5);
+                for (std::size_t i = all * width; i < all * width + beyond; ++i)
+                    if (!std::isnan(y.get(i))) {
+                        ADD_FAILURE() << "wrote y behind the last row";
+                        break;
+                    }
+                for (int slot = 0; slot < kSlots; ++slot) {
+                    bool used = false;
+                    for (const Sequence& q : sequences) used = used || q.slot == slot;
+                    if (!used && std::memcmp(mine.floats() + static_cast<std::size_t>(slot) * state, before.data() + static_cast<std::size_t>(slot) * state, state * sizeof(float)) != 0)
+                        ADD_FAILURE() << "changed the state of slot " << slot << ", which has no rows";
+                }
+            }};
+}
+
 GpuCase gated_norm_case(int heads, int width, DType type) {
     const gpu::Kernel k = gpu::gated_norm(common(type, 3), heads, width, 1e-6f);
     return {fmt::format("gated norm {} x {} {}", heads, width, name_of(type)), {k}, [=](GpuDevice& device, int order) {
@@ -128,6 +201,30 @@ std::vector<GpuCase> delta_cases(bool full) {
         cases.push_back(delta_case(shape(1, 1, 192, 33, false, true), type, 20));
         cases.push_back(gated_norm_case(2, 128, type));
     }
+    return cases;
+}
+
+std::vector<GpuCase> delta_tensor_cases(bool full) {
+    std::vector<GpuCase> cases;
+    const gpu::DeltaShape shapes[] = {shape(1, 2, 128, 128, false, false), shape(2, 6, 64, 64, true, true), shape(2, 4, 128, 64, false, true), shape(1, 1, 64, 128, false, false),
+                                      shape(2, 4, 16, 16, true, false), shape(1, 2, 32, 48, false, false), shape(1, 2, 48, 80, false, true), shape(1, 1, 112, 32, false, false)};
+    const std::vector<Sequence> several = {{1, 5, 70}, {0, 0, 33}, {3, 64, 1}, {4, 0, 1}, {2, 63, 140}};
+    for (const DType type : {DType::bf16, DType::f16})
+        for (const gpu::Tensor tensor : {gpu::Tensor::wgmma, gpu::Tensor::mma_sync}) {
+            const bool every = full || (type == DType::bf16 && tensor == gpu::Tensor::wgmma);
+            for (const int rows : {1, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129, 300, 512}) {
+                if (!every && rows != 65) continue;
+                cases.push_back(chunks_case(shapes[0], type, tensor, {{1, 0, rows}}));
+                cases.push_back(chunks_case(shapes[0], type, tensor, {{2, 37, rows}}));
+            }
+            for (const auto& [kind, name] : kKinds)
+                if (every || kind == Kind::equal_keys) cases.push_back(chunks_case(shapes[0], type, tensor, several, kind));
+            for (const gpu::DeltaShape& s : shapes) {
+                if (!every && s.v_dim != 48) continue;
+                cases.push_back(chunks_case(s, type, tensor, several));
+                cases.push_back(chunks_case(s, type, tensor, {{0, 100, 9}, {1, 0, 130}}, Kind::both));
+            }
+        }
     return cases;
 }
 

@@ -7,12 +7,6 @@
 // tile that several runs share goes through the keys of each, and keeps the run's own rows.
 namespace fk {
 
-FK_FN float exp2_fast(float x) {
-    float r;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
-}
-
 template <class T, int HD> struct FlashTile {
     enum { ROW = HD * 2 + 16, BYTES = 64 * ROW };   // an odd number of 16-byte chunks: eight rows lie in different banks
     // Rows begin .. begin + 63 of `from`; zeros outside [low, high).

@@ -34,6 +34,21 @@ FK_FN void load_matrices(uint from, uint* r) {
 FK_FN void load_matrices_turned(uint from, uint* r) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
 }
+// An 8x8 matrix of 16-bit values turned: of a register that has row lane / 4, columns lane % 4 * 2 and + 1.
+FK_FN uint turn_matrix(uint a) {
+    uint r;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(a));
+    return r;
+}
+// A barrier for some of a threadgroup's simdgroups, or for all of them at different places, by its number (not 0, which is
+// FK_BARRIER() and wants all threads at one place).
+template <int WHICH, int THREADS> FK_FN void barrier_among() { asm volatile("bar.sync %0, %1;" ::"n"(WHICH), "n"(THREADS) : "memory"); }
+
+FK_FN float exp2_fast(float x) {
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
 
 #define FK_TEN(t) "%" t "0, %" t "1, %" t "2, %" t "3, %" t "4, %" t "5, %" t "6, %" t "7, %" t "8, %" t "9"
 #define FK_SUMS8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
@@ -50,6 +65,12 @@ FK_FN void load_matrices_turned(uint from, uint* r) {
         static FK_FN uint two(float a, float b) {                                                                                          \
             uint r;                                                                                                                        \
             asm("cvt.rn." NAME "x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));                                                           \
+            return r;                                                                                                                      \
+        }                                                                                                                                  \
+        /* The same, with the largest number in place of infinity. */                                                                      \
+        static FK_FN uint two_finite(float a, float b) {                                                                                   \
+            uint r;                                                                                                                        \
+            asm("cvt.rn.satfinite." NAME "x2.f32 %0, %1, %2;" : "=r"(r) : "f"(b), "f"(a));                                                 \
             return r;                                                                                                                      \
         }                                                                                                                                  \
         FK_WGMMA(NAME)                                                                                                                     \

@@ -168,6 +168,7 @@ struct DeltaShape {
 };
 Kernel conv(const Common& c, const DeltaShape& s);
 Kernel delta(const Common& c, const DeltaShape& s);
+bool delta_tensor_fits(const Common& c, const DeltaShape& s);   // whether delta() takes rows in chunks, on tensor cores
 Kernel gated_norm(const Common& c, int heads, int width, float eps, const char* weight = "weight", const char* y = "y");
 
 // The arg-max of the first row of "logits" made the next step's token: two kernels. "parts": pick_parts_bytes(),
