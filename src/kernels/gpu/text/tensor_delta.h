@@ -82,14 +82,14 @@ template <class T, int KH, int VH, int KD, int VD, int TILED, int NEGATIVE_EXP, 
             const S* row = c + (ulong)chunk.begin * CH;
             FK_UNROLL for (uint j = 0; j < (C * (KD / 8) + 127) / 128; ++j) {
                 const uint i = tid + j * 128, r = i / (KD / 8), n = i % (KD / 8);
-                if (r >= rows) break;
+                if (r >= rows) continue;
                 const S* from = row + (ulong)(r < chunk.count ? r : 0u) * CH + kh * KD + n * 8;
                 copy16(to + r * K_ROW + n * 16, from, r < chunk.count);
                 copy16(to + KEYS + r * K_ROW + n * 16, from + KH * KD, r < chunk.count);
             }
             FK_UNROLL for (uint j = 0; j < (C * (COLUMNS / 8) + 127) / 128; ++j) {
                 const uint i = tid + j * 128, r = i / (COLUMNS / 8), n = i % (COLUMNS / 8), column = share * COLUMNS + n * 8;
-                if (r >= rows) break;
+                if (r >= rows) continue;
                 const bool there = r < chunk.count && column < VD;
                 copy16(to + 2 * KEYS + r * V_ROW + n * 16, row + (ulong)(there ? r : 0u) * CH + 2 * KH * KD + h * VD + (there ? column : 0u), there);
             }
@@ -154,15 +154,14 @@ template <class T, int KH, int VH, int KD, int VD, int TILED, int NEGATIVE_EXP, 
             }
         }
         // A row of blocks of L or A; diagonal blocks of L into `inverse`, as floats.
-        FK_FN void block_row(uint row, bool changes, uint tiles, uchar* matrix, const float* own, float* inverse, Ids id) const {
-            float d[BLOCKS * 8];
-            FK_UNROLL for (uint i = 0; i < BLOCKS * 8; ++i) d[i] = 0.0f;
-            const uint from = tiles + (changes ? KEYS : 0u) + (row * 16 + id.lane % 16) * K_ROW + id.lane / 16 * 16;
+        template <int ROW> FK_FN void block_row(bool changes, uint tiles, uchar* matrix, const float* own, float* inverse, Ids id) const {
+            float d[(ROW + 1) * 8];
+            FK_UNROLL for (uint i = 0; i < (ROW + 1) * 8; ++i) d[i] = 0.0f;
+            const uint from = tiles + (changes ? KEYS : 0u) + (ROW * 16 + id.lane % 16) * K_ROW + id.lane / 16 * 16;
             FK_UNROLL for (uint k = 0; k < STEPS; ++k) {
                 uint x[4];
                 load_matrices(from + k * 32, x);
-                FK_UNROLL for (uint j = 0; j < BLOCKS; ++j) {
-                    if (j > row) break;
+                FK_UNROLL for (uint j = 0; j <= ROW; ++j) {
                     uint y[4];
                     load_matrices(tiles + KEYS + (j * 16 + id.lane / 16 * 8 + id.lane % 8) * K_ROW + k * 32 + id.lane / 8 % 2 * 16, y);
                     X::mma(d + j * 8, x, y);
@@ -171,10 +170,9 @@ template <class T, int KH, int VH, int KD, int VD, int TILED, int NEGATIVE_EXP, 
             }
             const float *sums = own, *factor = own + (changes ? 3 : 2) * C, *k_factor = own + 3 * C;
             FK_UNROLL for (uint half = 0; half < 2; ++half) {
-                const uint t = row * 16 + half * 8 + id.lane / 4;
+                const uint t = ROW * 16 + half * 8 + id.lane / 4;
                 const float sum = sums[t], scale = (changes ? own[C + t] : 1.0f) * factor[t];
-                FK_UNROLL for (uint j = 0; j < BLOCKS; ++j) {
-                    if (j > row) break;
+                FK_UNROLL for (uint j = 0; j <= ROW; ++j) {
                     FK_UNROLL for (uint n = 0; n < 2; ++n) {
                         const uint s = j * 16 + n * 8 + id.lane % 4 * 2;
                         float v[2];
@@ -183,8 +181,8 @@ template <class T, int KH, int VH, int KD, int VD, int TILED, int NEGATIVE_EXP, 
                             const bool seen = changes ? s + i < t : s + i <= t;
                             v[i] = seen ? d[j * 8 + n * 4 + half * 2 + i] * k_factor[s + i] * scale * decay : 0.0f;
                         }
-                        if (changes && j == row) {
-                            float* to = inverse + row * INVERSE + t % 16 * 20 + s % 16;
+                        if (changes && j == ROW) {
+                            float* to = inverse + ROW * INVERSE + t % 16 * 20 + s % 16;
                             to[0] = v[0];
                             to[1] = v[1];
                             continue;
@@ -225,8 +223,14 @@ template <class T, int KH, int VH, int KD, int VD, int TILED, int NEGATIVE_EXP, 
             const bool changes = sg % 2 == 0u;
             const uint pair = sg / 2;
             uchar* matrix = (uchar*)buffer + (changes ? 0u : 2u * MATRIX);
-            FK_NO_UNROLL for (uint row = 0; row < blocks; ++row)
-                if ((BLOCKS > 2 ? min(row, (uint)BLOCKS - 1u - row) : row) == pair) block_row(row, changes, shared_address(tiles), matrix, own, inverse, id);
+            const uint from = shared_address(tiles);
+            if (pair == 0u) {
+                block_row<0>(changes, from, matrix, own, inverse, id);
+                if (BLOCKS > 2 && blocks > 1u) block_row<BLOCKS - 1>(changes, from, matrix, own, inverse, id);
+            } else if (blocks > 1u) {
+                block_row<1>(changes, from, matrix, own, inverse, id);
+                if (BLOCKS > 2) block_row<BLOCKS - 2>(changes, from, matrix, own, inverse, id);
+            }
             if (!changes) return;
             __syncwarp();
             const uint row = BLOCKS > 2 && id.lane >= 16u ? (uint)BLOCKS - 1u - pair : pair;
