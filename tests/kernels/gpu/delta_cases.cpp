@@ -63,6 +63,33 @@ GpuCase conv_case(const gpu::DeltaShape& s, DType type, int count_rows = 6) {
             }};
 }
 
+// The delta rule of `rows` by the kernel and by the plain one, each into a result and states of its own.
+void run_both(GpuDevice& device, const gpu::Kernel& k, const gpu::DeltaShape& s, DType type, const Rows& rows, int most, int order, Array& c, Array& beta, Array& alpha, Array& mine, Array& theirs,
+              Array& y, Array& wanted) {
+    const auto heads = static_cast<std::size_t>(s.n_v_heads);
+    Array none(type, 1);
+    const std::vector<float> bias = normal(heads, DType::f32, 6);
+    std::vector<float> a_log = normal(heads, DType::f32, 5);
+    if (s.negative_exp)
+        for (float& v : a_log) v = -std::exp(v);
+    DeltaParams p;
+    p.type = type;
+    p.c = c.data();
+    p.b = beta.data();
+    p.a = alpha.data();
+    p.a_log = a_log.data();
+    p.dt_bias = bias.data();
+    p.negative_exp = s.negative_exp;
+    p.tiled_heads = s.tiled_heads;
+    p.out = wanted.data();
+    p.state = state_of(s, type, none, theirs);
+    p.max_rows = most;
+    run_plain(delta_kernel, p, rows.step());
+    Bindings b;
+    b.add("c", c).add("b", beta).add("a", alpha).add("state", mine).add("y", y).floats("a_log.codes", a_log).floats("dt_bias.codes", bias);
+    EXPECT_EQ(device.run(k, b, rows.step(), most, order), "");
+}
+
 GpuCase delta_case(const gpu::DeltaShape& s, DType type, int count_rows = 6) {
     const gpu::Kernel k = gpu::delta(common(type, count_rows), s);
     return {fmt::format("delta {}:{} heads {} x {} {} rows {}", s.n_k_heads, s.n_v_heads, s.k_dim, s.v_dim, name_of(type), count_rows), {k}, [=](GpuDevice& device, int order) {
@@ -70,27 +97,8 @@ GpuCase delta_case(const gpu::DeltaShape& s, DType type, int count_rows = 6) {
                 const std::size_t heads = static_cast<std::size_t>(s.n_v_heads), channels = static_cast<std::size_t>(s.channels()), all = static_cast<std::size_t>(count_rows), outputs = all * heads * static_cast<std::size_t>(s.v_dim),
                                   states = kSlots * heads * static_cast<std::size_t>(s.k_dim * s.v_dim);
                 Array c(type, normal(all * channels, type, 1)), beta(type, normal(all * heads, type, 2)), alpha(type, normal(all * heads, type, 3)), mine(DType::f32, normal(states, DType::f32, 4)),
-                    theirs(DType::f32, normal(states, DType::f32, 4)), none(type, 1), y(type, outputs), wanted(type, outputs);
-                const std::vector<float> bias = normal(heads, DType::f32, 6);
-                std::vector<float> a_log = normal(heads, DType::f32, 5);
-                if (s.negative_exp)
-                    for (float& v : a_log) v = -std::exp(v);
-                DeltaParams p;
-                p.type = type;
-                p.c = c.data();
-                p.b = beta.data();
-                p.a = alpha.data();
-                p.a_log = a_log.data();
-                p.dt_bias = bias.data();
-                p.negative_exp = s.negative_exp;
-                p.tiled_heads = s.tiled_heads;
-                p.out = wanted.data();
-                p.state = state_of(s, type, none, theirs);
-                p.max_rows = count_rows;
-                run_plain(delta_kernel, p, rows.step());
-                Bindings b;
-                b.add("c", c).add("b", beta).add("a", alpha).add("state", mine).add("y", y).floats("a_log.codes", a_log).floats("dt_bias.codes", bias);
-                EXPECT_EQ(device.run(k, b, rows.step(), count_rows, order), "");
+                    theirs(DType::f32, normal(states, DType::f32, 4)), y(type, outputs), wanted(type, outputs);
+                run_both(device, k, s, type, rows, count_rows, order, c, beta, alpha, mine, theirs, y, wanted);
                 expect_close(y, wanted, outputs, type, 2, 1e-5);
                 expect_close(mine, theirs, states, DType::f32, 16, 1e-5);
             }};
@@ -128,28 +136,10 @@ GpuCase chunks_case(const gpu::DeltaShape& s, DType type, gpu::Tensor tensor, co
                     if (kind == Kind::forgotten) steps[i] = 40;
                     if (kind == Kind::both) steps[i] = i / heads % 7 == 3 ? 60.0f : -9.0f;
                 }
-                Array x(type, values), beta(type, gates), alpha(type, steps), mine(DType::f32, normal(states, DType::f32, 4)), theirs(DType::f32, normal(states, DType::f32, 4)), none(type, 1),
+                Array x(type, values), beta(type, gates), alpha(type, steps), mine(DType::f32, normal(states, DType::f32, 4)), theirs(DType::f32, normal(states, DType::f32, 4)),
                     y(type, all * width + beyond), wanted(type, all * width);
-                const std::vector<float> bias = normal(heads, DType::f32, 6), before = normal(states, DType::f32, 4);
-                std::vector<float> a_log = normal(heads, DType::f32, 5);
-                if (s.negative_exp)
-                    for (float& v : a_log) v = -std::exp(v);
-                DeltaParams p;
-                p.type = type;
-                p.c = x.data();
-                p.b = beta.data();
-                p.a = alpha.data();
-                p.a_log = a_log.data();
-                p.dt_bias = bias.data();
-                p.negative_exp = s.negative_exp;
-                p.tiled_heads = s.tiled_heads;
-                p.out = wanted.data();
-                p.state = state_of(s, type, none, theirs);
-                p.max_rows = most;
-                run_plain(delta_kernel, p, rows.step());
-                Bindings b;
-                b.add("c", x).add("b", beta).add("a", alpha).add("state", mine).add("y", y).floats("a_log.codes", a_log).floats("dt_bias.codes", bias);
-                EXPECT_EQ(device.run(k, b, rows.step(), most, order), "");
+                const std::vector<float> before = normal(states, DType::f32, 4);
+                run_both(device, k, s, type, rows, most, order, x, beta, alpha, mine, theirs, y, wanted);
                 expect_close(y, wanted, all * width, type, 2, 5e-5);
                 expect_close(mine, theirs, states, DType::f32, 16, 5e-5);
                 for (std::size_t i = all * width; i < all * width + beyond; ++i)
