@@ -1,8 +1,11 @@
 // Every GPU kernel against the plain one: outputs poisoned, memory checked, in several orders of lanes.
 #include "cases.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <string_view>
 
 namespace forge::test {
 namespace {
@@ -29,7 +32,8 @@ TEST_P(GpuKernels, MatchThePlainKernels) {
     const std::unique_ptr<GpuDevice> device = make_gpu_device(&reason);
     if (!device) GTEST_SKIP() << reason;
     const std::string_view family = GetParam().first;
-    if (!device->tensor() && (family == "tensor" || family == "flash" || family == "codes" || family == "decode" || family == "expert_tensor" || family == "delta_tensor")) GTEST_SKIP() << "for NVIDIA's tensor cores";
+    constexpr std::string_view tensor_families[] = {"tensor", "flash", "codes", "decode", "expert_tensor", "delta_tensor"};
+    if (!device->tensor() && std::find(std::begin(tensor_families), std::end(tensor_families), family) != std::end(tensor_families)) GTEST_SKIP() << "for NVIDIA's tensor cores";
     const bool matrices = family.substr(0, 4) == "simd" || family == "matmul2d";
     if (matrices && device->matrix_profiles() == 0) GTEST_SKIP() << "for Metal's matrices";
     if (family == "matmul2d" && !device->matmul2d()) GTEST_SKIP() << "for GPUs with Metal 4's tensor operations";
