@@ -30,11 +30,11 @@ Kernel delta_tensor(const Common& c, const DeltaShape& s) {
 Kernel conv(const Common& c, const DeltaShape& s) {
     EntryBuilder b("conv");
     const char* t = storage(c.type);
-    const int threads = 64;
+    const int threads = 64, block = 64;   // channels, and rows, of a threadgroup
     const std::string step = b.read("step", "int"), u = b.read("u", t), weight = b.vector(true, "weight"), state = b.write("state", t);
-    b.statement(fmt::format("fk::conv<{}, {}, {}, {}, {}>({}, {}, {}, {}, {}, id);", type_name(c.type), s.channels(), s.conv_kernel, c.max_rows, threads, step, u, weight, state,
+    b.statement(fmt::format("fk::conv<{}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, id);", type_name(c.type), s.channels(), s.conv_kernel, c.max_rows, block, threads, step, u, weight, state,
                             b.write("y", t)));
-    return b.finish(threads, {divide_up(s.channels(), threads), 0});
+    return b.finish(threads, {divide_up(s.channels(), threads), block});
 }
 
 bool delta_tensor_fits(const Common& c, const DeltaShape& s) {

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "cases.h"
 #include "kernels/delta/delta.h"
@@ -46,13 +48,25 @@ DeltaState state_of(const gpu::DeltaShape& s, DType type, Array& conv, Array& de
     return state;
 }
 
-GpuCase conv_case(const gpu::DeltaShape& s, DType type, int count_rows = 6) {
+// Rows of the sequences of a step; a threadgroup takes 64 rows of a convolution, and those before see the state.
+const std::vector<int> kSequences[] = {{3, 2, 1}, {11, 7, 2}, {62, 3, 64, 2, 1}, {63, 2, 63, 65, 7}, {64, 64, 1, 63, 2}, {61, 70}, {300}};
+
+// Sequences of so many rows, every third one fresh.
+Rows sequences(const std::vector<int>& counts) {
+    Rows r;
+    for (int i = 0; i < static_cast<int>(counts.size()); ++i) r.add((i * 2 + 1) % kSlots, i % 3 == 1 ? 0 : 3 * i + 2, counts[static_cast<std::size_t>(i)]);
+    return r;
+}
+
+GpuCase conv_case(const gpu::DeltaShape& s, DType type, const std::vector<int>& counts) {
+    const int count_rows = std::accumulate(counts.begin(), counts.end(), 0);
     const gpu::Kernel k = gpu::conv(common(type, count_rows), s);
-    return {fmt::format("conv {} channels {} rows {}", s.channels(), name_of(type), count_rows), {k}, [=](GpuDevice& device, int order) {
-                const Rows rows = some_rows(count_rows);
-                const std::size_t channels = static_cast<std::size_t>(s.channels()), count = static_cast<std::size_t>(count_rows) * channels, states = kSlots * 3 * channels;
+    return {fmt::format("conv {} taps {} channels {} rows {}", s.conv_kernel, s.channels(), name_of(type), fmt::join(counts, " + ")), {k}, [=](GpuDevice& device, int order) {
+                const Rows rows = sequences(counts);
+                const std::size_t channels = static_cast<std::size_t>(s.channels()), count = static_cast<std::size_t>(count_rows) * channels, taps = static_cast<std::size_t>(s.conv_kernel),
+                                  states = kSlots * (taps - 1) * channels;
                 Array u(type, normal(count, type, 1)), mine(type, normal(states, type, 2)), theirs(type, normal(states, type, 2)), none(DType::f32, 1), y(type, count), wanted(type, count);
-                const std::vector<float> weight = normal(channels * 4, DType::f32, 3);
+                const std::vector<float> weight = normal(channels * taps, DType::f32, 3);
                 ConvParams p{type, u.data(), weight.data(), wanted.data(), state_of(s, type, theirs, none)};
                 run_plain(conv_kernel, p, rows.step());
                 Bindings b;
@@ -179,9 +193,14 @@ GpuCase gated_norm_case(int heads, int width, DType type) {
 std::vector<GpuCase> delta_cases(bool full) {
     std::vector<GpuCase> cases;
     for (const DType type : types()) {
-        cases.push_back(conv_case(shape(2, 4, 16, 24, false, false), type));
+        for (const std::vector<int>& counts : kSequences) cases.push_back(conv_case(shape(2, 4, 16, 24, false, false), type, counts));
+        for (const int taps : {2, 6}) {
+            gpu::DeltaShape s = shape(1, 2, 16, 24, false, false);
+            s.conv_kernel = taps;
+            cases.push_back(conv_case(s, type, {62, 3, 64, 2, 1}));
+            cases.push_back(conv_case(s, type, {3, 60, 69, 4}));
+        }
         cases.push_back(delta_case(shape(2, 4, 16, 24, false, false), type));
-        cases.push_back(conv_case(shape(2, 4, 16, 24, false, false), type, 20));
         cases.push_back(delta_case(shape(2, 4, 16, 24, false, false), type, 20));
         cases.push_back(gated_norm_case(3, 40, type));
         if (!full && type != DType::bf16) continue;

@@ -2,7 +2,36 @@
 // position 0 starts from zero, any other continues the slot's state, and the step leaves the new state there.
 namespace fk {
 
-// A channel through the rows of a step. state: [slot][TAPS - 1][CH], the inputs before the next row, oldest first.
+// Where the rows of a threadgroup begin that ends or starts at row `at`: rows that still see their slot's state belong to where
+// their sequence begins. So one thread reads a channel's state of a slot, and writes it.
+template <int TAPS, int R> FK_FN uint conv_begin(DEVICE const int* step, uint at, uint rows) {
+    if (at == 0u || at >= rows) return min(at, rows);
+    const int slot = step_slot<R>(step, at - 1u);
+    uint seen = 1;   // rows of that sequence before `at`, as far as they matter
+    while (seen < TAPS - 1 && seen < at && step_slot<R>(step, at - 1u - seen) == slot) ++seen;
+    for (; at < rows && seen < TAPS - 1 && step_slot<R>(step, at) == slot; ++at) ++seen;
+    return at;
+}
+
+// The end of the sequence that begins at row `first`: its rows are neighbours.
+template <int R> FK_FN uint sequence_end(DEVICE const int* step, uint first, uint rows) {
+    const int slot = step_slot<R>(step, first);
+    uint in = first, out = first + 1u;   // a row of it; then one that is not
+    while (out < rows && step_slot<R>(step, out) == slot) {
+        const uint next = out + 2u * (out - first);
+        in = out;
+        out = next;
+    }
+    out = min(out, rows);
+    while (out - in > 1u) {
+        const uint middle = in + (out - in) / 2u;
+        if (step_slot<R>(step, middle) == slot) in = middle;
+        else out = middle;
+    }
+    return out;
+}
+
+// A channel through rows of a step. state: [slot][TAPS - 1][CH], the inputs before the next row, oldest first.
 template <class T, int CH, int TAPS, int R> struct ConvChannel {
     float before[TAPS], w[TAPS];   // before[TAPS - 1] is the row's own input
     int slot;
@@ -13,14 +42,30 @@ template <class T, int CH, int TAPS, int R> struct ConvChannel {
         }
         slot = -1;
     }
-    // Row r comes next.
-    FK_FN void enter(DEVICE const int* step, DEVICE typename T::S* state, uint r, uint c) {
-        const int s = step_slot<R>(step, r);
-        if (s == slot) return;
-        end(state, c);
-        slot = s;
+    FK_FN bool enters(DEVICE const int* step, uint r) const { return step_slot<R>(step, r) != slot; }
+    FK_FN void read(DEVICE const int* step, DEVICE const typename T::S* state, uint r, uint c) {
+        slot = step_slot<R>(step, r);
         const bool fresh = step_position<R>(step, r) == 0;
         FK_UNROLL for (uint j = 0; j + 1 < TAPS; ++j) before[j] = fresh ? 0.0f : T::get(state[((ulong)slot * (TAPS - 1) + j) * CH + c]);
+    }
+    // Row r comes next.
+    FK_FN void enter(DEVICE const int* step, DEVICE typename T::S* state, uint r, uint c) {
+        if (!enters(step, r)) return;
+        end(state, c);
+        read(step, state, r, c);
+    }
+    // The same where the inputs of all rows are in u: what a sequence leaves is written as it begins.
+    FK_FN void enter_first(DEVICE const int* step, DEVICE const typename T::S* u, DEVICE typename T::S* state, uint r, uint rows, uint c) {
+        if (!enters(step, r)) return;
+        read(step, state, r, c);
+        const uint count = sequence_end<R>(step, r, rows) - r;
+        FK_UNROLL for (uint j = 0; j + 1 < TAPS; ++j) {
+            float v = 0.0f;
+            FK_UNROLL for (uint i = j + 1; i + 1 < TAPS; ++i)
+                if (i == count + j) v = before[i];
+            if (count + j >= TAPS - 1) v = T::get(u[(ulong)(r + count + j - (TAPS - 1)) * CH + c]);
+            state[((ulong)slot * (TAPS - 1) + j) * CH + c] = T::put(v);
+        }
     }
     FK_FN typename T::S push(float u) {
         before[TAPS - 1] = u;
@@ -36,31 +81,36 @@ template <class T, int CH, int TAPS, int R> struct ConvChannel {
     }
 };
 
-// A thread takes a channel through all rows.
-template <class T, int CH, int TAPS, int R, int NT>
+// A thread takes a channel through BLOCK rows, or a few more or less (conv_begin()).
+template <class T, int CH, int TAPS, int R, int BLOCK, int NT>
 FK_FN void conv(DEVICE const int* step, DEVICE const typename T::S* u, DEVICE const float* weight, DEVICE typename T::S* state, DEVICE typename T::S* y, Ids id) {
+    static_assert(BLOCK >= TAPS, "a block's rows begin before the next block does");
     FK_WAIT_INPUTS();
     const uint c = id.tg_x * NT + id.tid;
     if (c >= CH) return;
     enum { AHEAD = 16 };   // rows whose inputs are read together
+    const uint rows = (uint)step[STEP_ROWS], begin = conv_begin<TAPS, R>(step, id.tg_y * BLOCK, rows), end = conv_begin<TAPS, R>(step, (id.tg_y + 1u) * BLOCK, rows);
+    if (begin >= end) return;
     ConvChannel<T, CH, TAPS, R> channel;
     channel.begin(weight, c);
-    const uint rows = (uint)step[STEP_ROWS];
-    for (uint first = 0; first < rows; first += AHEAD) {
+    if (begin > 0u && step_slot<R>(step, begin - 1u) == step_slot<R>(step, begin)) {
+        channel.slot = step_slot<R>(step, begin);
+        FK_UNROLL for (uint j = 0; j + 1 < TAPS; ++j) channel.before[j] = T::get(u[(ulong)(begin + j - (TAPS - 1)) * CH + c]);
+    }
+    for (uint first = begin; first < end; first += AHEAD) {
         float x[AHEAD];
-        FK_UNROLL for (uint j = 0; j < AHEAD; ++j) x[j] = first + j < rows ? T::get(u[(ulong)(first + j) * CH + c]) : 0.0f;
-        if (first + AHEAD <= rows && step_slot<R>(step, first) == step_slot<R>(step, first + AHEAD - 1)) {   // of one sequence: side by side
-            channel.enter(step, state, first, c);
+        FK_UNROLL for (uint j = 0; j < AHEAD; ++j) x[j] = first + j < end ? T::get(u[(ulong)(first + j) * CH + c]) : 0.0f;
+        if (first + AHEAD <= end && step_slot<R>(step, first) == step_slot<R>(step, first + AHEAD - 1)) {   // of one sequence: side by side
+            channel.enter_first(step, u, state, first, rows, c);
             FK_UNROLL for (uint j = 0; j < AHEAD; ++j) y[(ulong)(first + j) * CH + c] = channel.push(x[j]);
             continue;
         }
         FK_UNROLL for (uint j = 0; j < AHEAD; ++j) {
-            if (first + j >= rows) break;
-            channel.enter(step, state, first + j, c);
+            if (first + j >= end) break;
+            channel.enter_first(step, u, state, first + j, rows, c);
             y[(ulong)(first + j) * CH + c] = channel.push(x[j]);
         }
     }
-    channel.end(state, c);
 }
 
 // log(1 + e^a) without losing small results.
