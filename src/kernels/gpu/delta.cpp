@@ -11,7 +11,7 @@ int chunk_rows(const Common& c) { return c.limits.tensor == Tensor::wgmma ? 64 :
 // What TensorDelta lays out in shared memory.
 int chunk_bytes(const DeltaShape& s, int rows) {
     const int columns = std::min(s.v_dim, 64), tiles = rows * (2 * (s.k_dim * 2 + 16) + columns * 2 + 16), matrix = rows * (rows * 2 + 16), factors = (4 * rows + 8) * 4;
-    return 3 * tiles + 2 * (4 * matrix + factors) + (4 * rows + rows / 16 * (16 * 20 + 4)) * 4;
+    return 3 * tiles + 2 * (4 * matrix + factors) + (4 * rows + rows / 16 * (16 * 20 + 4)) * 4 + 4 * 8;
 }
 
 Kernel delta_tensor(const Common& c, const DeltaShape& s) {

@@ -54,6 +54,7 @@ std::string tensor_texts(std::span<const Kernel> kernels) {
     if (named("fk::tensor_rows")) s += text::tensor_rows;
     if (named("fk::TensorDecode")) s += text::tensor_decode;
     if (named("fk::attention_flash")) s += text::flash;
+    if (named("fk::attention_groups")) s += text::group_flash;
     if (named("fk::delta_tensor")) s += text::tensor_delta;
     if (s.empty() && !named("gemm_tensor")) return s;
     return std::string(text::tensor) + s;   // what all of them share

@@ -1,4 +1,4 @@
-// Kernels of text/tensor.h and text/flash.h.
+// Kernels of text/tensor.h, text/flash.h and text/group_flash.h.
 #include <algorithm>
 
 #include "gpu/builder.h"
@@ -71,11 +71,18 @@ bool flash_fits(const Common& c, const AttentionShape& s) {
 Kernel attention_flash(const Common& c, const AttentionShape& s) {
     EntryBuilder b("attention_prefill");
     const char* t = storage(c.type);
+    const bool groups = c.limits.tensor == Tensor::wgmma && (s.head_dim == 64 || s.head_dim == 128 || s.head_dim == 256);
+    // Tiles of keys and values beside those of queries: what a multiprocessor has room for.
+    const int rows = groups ? 128 : 64, stages = s.head_dim == 256 ? 5 : 8, tile = 64 * s.head_dim / 8;
     const std::string step = b.read("step", "int"), q = b.read("q", t), keys = b.read("keys", t), values = b.read("values", t), y = b.write("y", t);
-    b.statement(fmt::format("fk::attention_flash<{}, {}, {}, {}, {}, {}, {}>({}, {}, {}, {}, {}, {}, {}, {}, {}, id);", type_name(c.type), s.n_heads, s.n_kv_heads, s.head_dim,
-                            s.window, s.capacity, c.max_rows, step, q, keys, values, y, literal(s.scale), literal(s.softcap),
-                            b.array("memory", "uint4", 3 * 64 * (s.head_dim / 8 + 1)), b.array("breaks", "int", 64)));
-    return b.finish(128, {s.n_heads, 64});
+    const std::string memory = b.array("memory", "uint4", groups ? (2 + stages) * tile + stages + 64 : 3 * 64 * (s.head_dim / 8 + 1));
+    b.statement(fmt::format("fk::{}<{}, {}, {}, {}, {}, {}, {}{}>({}, {}, {}, {}, {}, {}, {}, {}, {}, id);", groups ? "attention_groups" : "attention_flash", type_name(c.type), s.n_heads, s.n_kv_heads,
+                            s.head_dim, s.window, s.capacity, c.max_rows, groups ? fmt::format(", {}", stages) : "", step, q, keys, values, y, literal(s.scale), literal(s.softcap), memory,
+                            b.array("breaks", "int", rows)));
+    Kernel k = b.finish(groups ? 384 : 128, {s.n_heads, rows});
+    if (groups) k.residents = 1;
+    name_kernel(k);
+    return k;
 }
 
 }  // namespace forge::gpu

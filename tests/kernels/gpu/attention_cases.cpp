@@ -91,7 +91,7 @@ GpuCase attention_case(const Shape& s, bool prefill, bool flash = false, const g
     else if (flash) kernels = {gpu::attention_flash(c, g)};
     else if (prefill) kernels = {gpu::attention_prefill(c, g)};
     else kernels = {s.packing > 0 ? gpu::attention_decode(c, g, s.packing) : gpu::attention_decode(c, g), gpu::attention_combine(c, g)};
-    const std::string name = simd ? fmt::format("simd {} x {} rows, {} keys{}", simd->simdgroups, simd->rows, simd->keys, simd->shared ? " shared" : "") : flash ? "flash" : prefill ? "prefill" : far ? "decode far" : tensor ? "decode on tensor cores" : "decode";
+    const std::string name = simd ? fmt::format("simd {} x {} rows, {} keys{}", simd->simdgroups, simd->rows, simd->keys, simd->shared ? " shared" : "") : flash ? (far ? "flash by wgmma" : "flash") : prefill ? "prefill" : far ? "decode far" : tensor ? "decode on tensor cores" : "decode";
     return {describe(name, s), kernels, [=](GpuDevice& device, int order) {
                 const Rows rows = rows_of(s);
                 const std::size_t count = static_cast<std::size_t>(max_rows * s.heads * s.head_dim);
@@ -202,16 +202,24 @@ std::vector<GpuCase> flash_cases(bool full) {
         for (Shape s : std::vector<Shape>{{9, 3, 64}, {8, 1, 128}, {16, 2, 32}, {4, 4, 16}, {7, 1, 80}, {2, 1, 256}, {6, 2, 96}}) {
             if (!full && type == DType::f16 && s.head_dim > 64) continue;
             s.type = type;
-            s.rows = {{1, 130, 9}, {0, 0, 3}};
-            cases.push_back(attention_case(s, true, true));
-            s.rows = {{0, 0, 150}, {2, 63, 70}, {1, 200, 1}, {1, 202, 1}};
-            cases.push_back(attention_case(s, true, true));
+            for (const bool groups : {false, true}) {
+                if (groups && s.head_dim != 64 && s.head_dim != 128 && s.head_dim != 256) continue;
+                s.rows = {{1, 130, 9}, {0, 0, 3}};
+                cases.push_back(attention_case(s, true, true, nullptr, groups, groups));
+                s.rows = {{0, 0, 150}, {2, 63, 70}, {1, 200, 1}, {1, 202, 1}};
+                cases.push_back(attention_case(s, true, true, nullptr, groups, groups));
+                if (!groups) continue;
+                s.rows = {{1, 100, 65}, {0, 1, 70}, {2, 0, 200}};   // runs that end in either half of a threadgroup's rows
+                cases.push_back(attention_case(s, true, true, nullptr, groups, groups));
+            }
         }
-    Shape s{6, 2, 32, 40, 0, DType::bf16, {{1, 150, 100}, {0, 10, 2}}};
-    cases.push_back(attention_case(s, true, true));
-    s.softcap = 3;
-    s.type = DType::f16;
-    cases.push_back(attention_case(s, true, true));
+    for (const int head_dim : {32, 64, 128, 256}) {
+        Shape s{6, 2, head_dim, 40, 0, DType::bf16, {{1, 150, 100}, {0, 10, 2}}};
+        cases.push_back(attention_case(s, true, true, nullptr, head_dim > 32, head_dim > 32));
+        s.softcap = 3;
+        s.type = DType::f16;
+        cases.push_back(attention_case(s, true, true, nullptr, head_dim > 32, head_dim > 32));
+    }
     return cases;
 }
 

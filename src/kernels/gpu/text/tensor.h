@@ -14,14 +14,21 @@ FK_FN void copy16(uint to, const void* from, bool there) {
 }
 FK_FN void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> FK_FN void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
-// From compute capability 9.0 on: bytes that the copy engine brings, a multiple of 16, and the barrier in shared memory that counts them; one
-// thread tells it what to expect.
-FK_FN void barrier_begins(uint bar) { asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(bar) : "memory"); }
+// A barrier in shared memory: a phase of it ends when so many threads have arrived, and what the copy engine was to bring is there.
+FK_FN void barrier_begins(uint bar, uint arrivals = 1u) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory"); }
+FK_FN void barrier_arrive(uint bar) { asm volatile("{.reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0];}" ::"r"(bar) : "memory"); }
+// Until the phase with this parity has ended.
+FK_FN void barrier_wait(uint bar, uint parity) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{.reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra again;}" ::"r"(bar), "r"(parity) : "memory");
+#else
+    asm volatile("{.reg .pred p; again: mbarrier.test_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra again;}" ::"r"(bar), "r"(parity) : "memory");
+#endif
+}
+// From compute capability 9.0 on: bytes that the copy engine brings, a multiple of 16, and the barrier that counts them; one thread
+// tells it what to expect.
 FK_FN void barriers_began() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 FK_FN void barrier_expects(uint bar, uint bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory"); }
-FK_FN void barrier_wait(uint bar, uint phase) {
-    asm volatile("{.reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra again;}" ::"r"(bar), "r"(phase) : "memory");
-}
 FK_FN void copy_bulk(uint to, const void* from, uint bytes, uint bar) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(bar) : "memory");
 }
@@ -40,8 +47,7 @@ FK_FN uint turn_matrix(uint a) {
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(a));
     return r;
 }
-// A barrier for some of a threadgroup's simdgroups, or for all of them at different places, by its number (not 0, which is
-// FK_BARRIER() and wants all threads at one place).
+// A barrier for some of a threadgroup's simdgroups, by its number (not 0, which is FK_BARRIER()).
 template <int WHICH, int THREADS> FK_FN void barrier_among() { asm volatile("bar.sync %0, %1;" ::"n"(WHICH), "n"(THREADS) : "memory"); }
 
 FK_FN float exp2_fast(float x) {
@@ -91,6 +97,27 @@ FK_FN float exp2_fast(float x) {
                      FK_TEN("2") ", " FK_TEN("3") ", " FK_TEN("4") ", " FK_TEN("5") ", " FK_TEN("6") ", " FK_TEN("7") ", " FK_TEN("8") ", " FK_TEN("9") ", "   \
                      FK_TEN("10") ", " FK_TEN("11") ", %120, %121, %122, %123, %124, %125, %126, %127}, %128, %129, p, 1, 1, 0, 0;}"       \
                      : FK_SUMS32(0), FK_SUMS32(32), FK_SUMS32(64), FK_SUMS32(96) : "l"(a), "l"(b));                                        \
+    }                                                                                                                                      \
+    /* d = a * b, or with `add` added to it. */                                                                                            \
+    static FK_FN void group_mma(float (&d)[32], ulong a, ulong b, bool add) {                                                              \
+        asm volatile("{.reg .pred p; setp.ne.s32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." NAME "." NAME " {" FK_TEN("") ", " FK_TEN("1") ", " \
+                     FK_TEN("2") ", %30, %31}, %32, %33, p, 1, 1, 0, 0;}" : FK_SUMS32(0) : "l"(a), "l"(b), "r"((int)add));                 \
+    }                                                                                                                                      \
+    /* The same with rows of a in registers, as mma() has them. TURNED: columns of b are neighbours in memory. */                          \
+    template <int TURNED> static FK_FN void group_mma(float (&d)[32], const uint* a, ulong b, bool add) {                                  \
+        asm volatile("{.reg .pred p; setp.ne.s32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." NAME "." NAME " {"                \
+                     FK_TEN("") ", " FK_TEN("1") ", " FK_TEN("2") ", %30, %31}, {%32, %33, %34, %35}, %36, p, 1, 1, %38;}"              \
+                     : FK_SUMS32(0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add), "n"(TURNED));                     \
+    }                                                                                                                                      \
+    template <int TURNED> static FK_FN void group_mma(float (&d)[64], const uint* a, ulong b, bool add) {                                  \
+        asm volatile("{.reg .pred p; setp.ne.s32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32." NAME "." NAME " {"               \
+                     FK_TEN("") ", " FK_TEN("1") ", " FK_TEN("2") ", " FK_TEN("3") ", " FK_TEN("4") ", " FK_TEN("5") ", %60, %61, %62, %63}, {%64, %65, %66, %67}, %68, p, 1, 1, %70;}" \
+                     : FK_SUMS32(0), FK_SUMS32(32) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add), "n"(TURNED));      \
+    }                                                                                                                                      \
+    template <int TURNED> static FK_FN void group_mma(float (&d)[128], const uint* a, ulong b, bool add) {                                 \
+        asm volatile("{.reg .pred p; setp.ne.s32 p, %133, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32." NAME "." NAME " {"              \
+                     FK_TEN("") ", " FK_TEN("1") ", " FK_TEN("2") ", " FK_TEN("3") ", " FK_TEN("4") ", " FK_TEN("5") ", " FK_TEN("6") ", " FK_TEN("7") ", " FK_TEN("8") ", " FK_TEN("9") ", " FK_TEN("10") ", " FK_TEN("11") ", %120, %121, %122, %123, %124, %125, %126, %127}, {%128, %129, %130, %131}, %132, p, 1, 1, %134;}" \
+                     : FK_SUMS32(0), FK_SUMS32(32), FK_SUMS32(64), FK_SUMS32(96) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add), "n"(TURNED)); \
     }
 #else
 #define FK_WGMMA(NAME)
@@ -100,6 +127,14 @@ FK_TENSOR(F16, "f16")
 template <class T> struct TensorOf;
 template <> struct TensorOf<Bf16> { typedef Bf16Tensor X; };
 template <> struct TensorOf<F16> { typedef F16Tensor X; };
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+// Around products of a group of four simdgroups: before them, when registers of theirs have been written; after them; and until
+// all but the last N of such ends have come true.
+FK_FN void group_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+FK_FN void group_ends() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int N> FK_FN void group_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
+#endif
 
 // ---- tiles
 // 64 columns of 16 bits are a row of eight 16-byte chunks, exchanged so that eight rows of one chunk lie in different
@@ -193,14 +228,14 @@ template <class T, int BM, int BN, int WGMMA> struct TileSums {
     }
     FK_FN void add_wide(uint xs, uint ws) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+        group_fence();
         FK_UNROLL for (uint ks = 0; ks < 4; ++ks) X::group_mma(d, tile_descriptor(xs) + ks * 2, tile_descriptor(ws) + ks * 2);
-        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        group_ends();
 #endif
     }
     template <int LEFT> static FK_FN void wait() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-        if (WGMMA) asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+        if (WGMMA) group_wait<LEFT>();
 #endif
     }
 };

@@ -31,14 +31,15 @@ template <class T, int KH, int VH, int KD, int VD, int TILED, int NEGATIVE_EXP, 
     typedef typename T::S S;
     enum {
         COLUMNS = VD < 64 ? VD : 64, SHARES = (VD + COLUMNS - 1) / COLUMNS, CH = 2 * KH * KD + VH * VD,
-        SCAN = COLUMNS / 16, PREPARE = 4, NT = (SCAN + PREPARE) * 32,   // simdgroups, and threads
+        SCAN = COLUMNS / 16, PREPARE = 4,   // simdgroups
         BLOCKS = C / 16, STEPS = KD / 16,
         // Bytes of a row in shared memory: an odd number of 16-byte chunks, so that eight rows lie in different banks.
         K_ROW = KD * 2 + 16, V_ROW = COLUMNS * 2 + 16, M_ROW = C * 2 + 16,
         KEYS = C * K_ROW, VALUES = C * V_ROW, STAGE = 2 * KEYS + VALUES,   // q, k and v of a chunk
         MATRIX = C * M_ROW, FACTORS = (4 * C + 8) * 4, BUFFER = 4 * MATRIX + FACTORS,   // what is prepared
         INVERSE = 16 * 20 + 4,   // floats of a diagonal block of L
-        STAGES = 3, BYTES = STAGES * STAGE + 2 * BUFFER + (4 * C + BLOCKS * INVERSE) * 4
+        OWN = (4 * C + BLOCKS * INVERSE) * 4, BARRIERS = 4 * 8,   // what is the preparation's own; and of the two roles
+        STAGES = 3, BYTES = STAGES * STAGE + 2 * BUFFER + OWN + BARRIERS
     };
 
     // Rows of one sequence. `enters`: the first ones of the step; `leaves`: the last; `fresh`: the state before them is zero.
@@ -69,6 +70,16 @@ template <class T, int KH, int VH, int KD, int VD, int TILED, int NEGATIVE_EXP, 
     static FK_FN uint4* buffer(uint4* memory, uint i) { return memory + STAGES * STAGE / 16 + i % 2 * (BUFFER / 16); }
     static FK_FN float* factors(uint4* buffer) { return (float*)(buffer + 4 * MATRIX / 16); }
     static FK_FN float* own(uint4* memory) { return (float*)(memory + (STAGES * STAGE + 2 * BUFFER) / 16); }
+
+    // Of each buffer: that it is prepared, and that it has been scanned, with the stage of its chunk.
+    static FK_FN uint prepared(uint4* memory, uint i) { return shared_address(memory) + STAGES * STAGE + 2 * BUFFER + OWN + i % 2 * 8; }
+    static FK_FN uint scanned(uint4* memory, uint i) { return prepared(memory, i) + 16; }
+    static FK_FN void begin_barriers(uint4* memory) {
+        FK_UNROLL for (uint i = 0; i < 2; ++i) {
+            barrier_begins(prepared(memory, i), PREPARE * 32);
+            barrier_begins(scanned(memory, i), SCAN * 32);
+        }
+    }
 
     // ---- preparing, by 128 threads
     struct Preparation {
@@ -248,6 +259,7 @@ template <class T, int KH, int VH, int KD, int VD, int TILED, int NEGATIVE_EXP, 
         FK_NO_UNROLL for (uint i = 0;; ++i) {
             Chunk next = chunk_at(step, chunk.begin + chunk.count, chunk.slot, rows, id);
             chunk.leaves = next.count == 0u || next.enters;
+            if (i >= 2u) barrier_wait(scanned(memory, i), (i / 2u - 1u) & 1u);   // chunk i - 2: its buffer, and its stage, which is that of i + 1
             if (next.count > 0u) p.copy(next, stage(memory, i + 1));
             copies_end();
             copies_wait<1>();
@@ -259,7 +271,7 @@ template <class T, int KH, int VH, int KD, int VD, int TILED, int NEGATIVE_EXP, 
             barrier_among<1, PREPARE * 32>();
             p.scan_factors(chunk, mine, factors(buffer(memory, i)));
             if (chunk.count > 0u) p.matrices(blocks_of(chunk.count), tiles, buffer(memory, i), mine, mine + 4 * C, id);
-            barrier_among<2, NT>();   // prepared; and the chunk before has been scanned
+            barrier_arrive(prepared(memory, i));
             if (chunk.count == 0u) return;
             chunk = next;
         }
@@ -361,20 +373,22 @@ template <class T, int KH, int VH, int KD, int VD, int TILED, int NEGATIVE_EXP, 
         float s[KD / 2];
         FK_UNROLL for (uint i = 0; i < KD / 2; ++i) s[i] = 0.0f;
         FK_NO_UNROLL for (uint i = 0;; ++i) {
-            barrier_among<2, NT>();   // chunk i is prepared
+            barrier_wait(prepared(memory, i), (i / 2u) & 1u);
             const float* factor = factors(buffer(memory, i));
             const int* facts = (const int*)(factor + 4 * C + 1);
             const uint begin = (uint)facts[0], count = (uint)facts[1];
             if (count == 0u) return;
-            if (VD % COLUMNS != 0 && first >= VD) continue;
-            float* own_state = state + ((ulong)facts[2] * VH + h) * (KD * VD);
-            if (facts[3]) {
-                if (facts[5]) { FK_UNROLL for (uint n = 0; n < KD / 2; ++n) s[n] = 0.0f; }
-                else load_state(own_state, first, s, id);
+            if (VD % COLUMNS == 0 || first < VD) {
+                float* own_state = state + ((ulong)facts[2] * VH + h) * (KD * VD);
+                if (facts[3]) {
+                    if (facts[5]) { FK_UNROLL for (uint n = 0; n < KD / 2; ++n) s[n] = 0.0f; }
+                    else load_state(own_state, first, s, id);
+                }
+                if (count <= 16u) scan_chunk<1>(stage(memory, i), buffer(memory, i), factor, begin, count, h, first, s, y, id);
+                else scan_chunk<BLOCKS>(stage(memory, i), buffer(memory, i), factor, begin, count, h, first, s, y, id);
+                if (facts[4]) store_state(own_state, first, s, id);
             }
-            if (count <= 16u) scan_chunk<1>(stage(memory, i), buffer(memory, i), factor, begin, count, h, first, s, y, id);
-            else scan_chunk<BLOCKS>(stage(memory, i), buffer(memory, i), factor, begin, count, h, first, s, y, id);
-            if (facts[4]) store_state(own_state, first, s, id);
+            barrier_arrive(scanned(memory, i));
         }
     }
 };
@@ -388,6 +402,8 @@ FK_FN void delta_tensor(const int* step, const typename T::S* c, const typename 
     const float rate = NEGATIVE_EXP ? a_log[h] : -exp(a_log[h]), bias = dt_bias[h];
     FK_WAIT_INPUTS();
     if (step[STEP_ROWS] == 0) return;
+    if (id.tid == 0) Delta::begin_barriers(memory);
+    FK_BARRIER();
     if (id.sg < Delta::SCAN) Delta::scan(state, y, h, share, memory, id);
     else Delta::prepare(step, c, b, a, rate, bias, h, share, memory, id);
 }
