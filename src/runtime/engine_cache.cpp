@@ -5,6 +5,7 @@
 namespace forge {
 
 std::size_t Engine::state_bytes() const { return state_->cache->state_bytes(); }
+std::shared_ptr<std::byte[]> Engine::state_memory() const { return state_->cache->state_memory(); }
 void Engine::read_state(int slot, std::byte* out) const { state_->cache->read_state(slot, out); }
 void Engine::write_state(int slot, const std::byte* in) { state_->cache->write_state(slot, in); }
 

@@ -75,13 +75,14 @@ void Timeline::add_snapshot(std::size_t length, std::span<const std::byte> state
 
 // Room for one more, in place of the least recently used where the budget is spent.
 Timeline::Snapshot& Timeline::make_snapshot(std::size_t length) {
-    Snapshot made{length, ++uses_, {}};
+    Snapshot made{length, ++uses_, nullptr, {}};
     if ((snapshots_.size() + 1) * state_bytes_ > budget_ && !snapshots_.empty()) {
         auto oldest = std::min_element(snapshots_.begin(), snapshots_.end(), [](auto& a, auto& b) { return a.use < b.use; });
-        made.state = std::move(oldest->state);
+        made.memory = std::move(oldest->memory);
         snapshots_.erase(oldest);
     }
-    made.state.resize(state_bytes_);
+    if (!made.memory) made.memory = engine_->state_memory();
+    made.state = {made.memory.get(), state_bytes_};
     snapshots_.push_back(std::move(made));
     return snapshots_.back();
 }

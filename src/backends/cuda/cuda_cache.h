@@ -1,10 +1,15 @@
 #pragma once
 
+#include <memory>
+
 #include "backends/backend.h"
 #include "cuda_device.h"
 #include "gpu_cache_layout.h"
 
 namespace forge::cuda {
+
+// Pinned host memory for recurrent states, used again: pinning takes as long as a state's copy to other memory.
+class StatePool;
 
 class CudaCache final : public Cache {
   public:
@@ -15,6 +20,7 @@ class CudaCache final : public Cache {
     void read_run(int layer, bool values, int slot, int head, int first, int last, std::byte* out, std::size_t stride) const override;
     void write_run(int layer, bool values, int slot, int head, int first, int last, const std::byte* in, std::size_t stride) override;
     std::size_t state_bytes() const override { return layout_.state_bytes(); }
+    std::shared_ptr<std::byte[]> state_memory() const override;
     void read_state(int slot, std::byte* out) const override;
     void write_state(int slot, const std::byte* in) override;
     const gpu::GpuCacheLayout& layout() const { return layout_; }
@@ -24,6 +30,7 @@ class CudaCache final : public Cache {
     std::shared_ptr<GpuContext> context_;
     gpu::GpuCacheLayout layout_;
     Memory memory_;
+    std::shared_ptr<StatePool> states_;   // null without recurrent states
 };
 
 }  // namespace forge::cuda

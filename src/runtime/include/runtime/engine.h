@@ -87,6 +87,7 @@ class Engine {
     // Recurrent states of a slot (hybrid models; 0 bytes otherwise). They cannot be rolled back:
     // whoever may need an earlier one keeps a copy.
     std::size_t state_bytes() const;
+    std::shared_ptr<std::byte[]> state_memory() const;   // on the host, for one
     void read_state(int slot, std::byte* out) const;
     void write_state(int slot, const std::byte* in);
 

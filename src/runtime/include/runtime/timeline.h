@@ -40,7 +40,12 @@ class Timeline {
     bool recurrent() const { return state_bytes_ > 0; }
 
     // The recurrent states after the first `length` tokens; the larger `use`, the later it was used.
-    struct Snapshot { std::size_t length; std::uint64_t use; std::vector<std::byte> state; };
+    struct Snapshot {
+        std::size_t length;
+        std::uint64_t use;
+        std::shared_ptr<std::byte[]> memory;
+        std::span<std::byte> state;   // in it
+    };
     const std::vector<Snapshot>& snapshots() const { return snapshots_; }
     const Snapshot* snapshot_at(std::size_t length) const;   // null when there is none
     // One that was saved with these tokens; `state` has Engine::state_bytes().

@@ -42,6 +42,8 @@ class Cache {
     // All recurrent states of a slot (convolution inputs as the activation type, delta states as f32);
     // a state cannot be rolled back, so sessions keep snapshots.
     virtual std::size_t state_bytes() const = 0;
+    // Host memory of state_bytes() that states are copied to and from fastest.
+    virtual std::shared_ptr<std::byte[]> state_memory() const { return std::shared_ptr<std::byte[]>(new std::byte[state_bytes()]); }
     virtual void read_state(int slot, std::byte* out) const = 0;
     virtual void write_state(int slot, const std::byte* in) = 0;
 };
