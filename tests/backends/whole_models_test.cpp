@@ -227,6 +227,41 @@ TEST_P(WholeModels, VariantsKeepEveryBit) {
     }
 }
 
+// 48 tokens, each the CPU's choice after the ones before it: the table in docs/numerics.md counts them.
+TEST_P(WholeModels, NextTokensEqualTheCpus) {
+    const std::vector<std::int32_t> ids = forced_ids();
+    const std::span<const std::int32_t> prompt(ids.data(), std::min<std::size_t>(ids.size(), 12));
+    const int count = quick() ? 16 : 48;
+    for (const DType dtype : quick() ? std::vector{DType::bf16} : std::vector{DType::f32, DType::bf16}) {
+        std::shared_ptr<Engine> engine;
+        try {
+            engine = load(GetParam(), device_, dtype, 8);
+        } catch (const Error& e) {
+            if (e.kind() != ErrorKind::unsupported) throw;
+            GTEST_SKIP() << e.what();
+        }
+        Session ours(engine), cpus(load(GetParam(), "cpu", dtype, 8));
+        ours.feed(prompt);
+        cpus.feed(prompt);
+        int equal = 0;
+        double widest = 0;
+        for (int i = 0; i < count; ++i) {
+            const std::span<const float> found = ours.logits(), wanted = cpus.logits();
+            const std::size_t token = arg_max(wanted.data(), wanted.size()), other = arg_max(found.data(), found.size());
+            const double gap = static_cast<double>(wanted[token]) - static_cast<double>(wanted[other]);
+            equal += other == token;
+            widest = std::max(widest, gap / largest(wanted));
+            if (dtype == DType::f32) {
+                EXPECT_LE(gap, 2e-4 * largest(wanted)) << "token " << i;
+            }
+            ours.append(static_cast<std::int32_t>(token));
+            cpus.append(static_cast<std::int32_t>(token));
+        }
+        std::printf("next tokens: %s %s %d of %d as the CPU's, others %.4f of the largest logit apart at most\n", GetParam().name.c_str(), std::string(name_of(dtype)).c_str(), equal, count, widest);
+        EXPECT_GE(equal, count - count / 8);
+    }
+}
+
 // Greedy generation picks its tokens on the device, in runs; a stop inside of one takes the rest back.
 TEST_P(WholeModels, GreedyTokensEqualTheHosts) {
     const std::vector<std::int32_t> ids = forced_ids();
