@@ -59,8 +59,9 @@ Kernel gated_norm(const Common& c, int heads, int width, float eps, const char* 
     EntryBuilder b("gated_norm");
     const char* t = storage(c.type);
     const std::string step = b.read("step", "int"), x = b.read("x", t), z = b.read("z", t), weight = b.vector(true, weight_name);
-    b.statement(fmt::format("fk::gated_norm<{}, {}, {}>({}, {}, {}, {}, {}, {}, id);", type_name(c.type), heads, width, step, x, z, weight, b.write(y, t), literal(eps)));
-    return b.finish(32, {heads});
+    const int threads = 32 * std::min(heads, 8);
+    b.statement(fmt::format("fk::gated_norm<{}, {}, {}, {}>({}, {}, {}, {}, {}, {}, id);", type_name(c.type), heads, width, threads, step, x, z, weight, b.write(y, t), literal(eps)));
+    return b.finish(threads, {divide_up(heads, threads / 32)});
 }
 
 }  // namespace forge::gpu

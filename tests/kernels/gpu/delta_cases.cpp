@@ -203,6 +203,7 @@ std::vector<GpuCase> delta_cases(bool full) {
         cases.push_back(delta_case(shape(2, 4, 16, 24, false, false), type));
         cases.push_back(delta_case(shape(2, 4, 16, 24, false, false), type, 20));
         cases.push_back(gated_norm_case(3, 40, type));
+        cases.push_back(gated_norm_case(13, 64, type));
         if (!full && type != DType::bf16) continue;
         cases.push_back(delta_case(shape(2, 6, 64, 64, true, true), type));
         cases.push_back(delta_case(shape(1, 2, 128, 128, false, false), type));

@@ -299,21 +299,26 @@ FK_FN void delta(DEVICE const int* step, DEVICE const typename T::S* c, DEVICE c
     Columns::store(state + ((ulong)slot * VH + h) * (KD * VD), first, s, id);
 }
 
-// y = norm(x) * w, times silu(z), head by head: a simdgroup takes head tg_x of row tg_y.
-template <class T, int HEADS, int W>
+// y = norm(x) * w, times silu(z), head by head: a simdgroup takes a head of row tg_y.
+template <class T, int HEADS, int W, int NT>
 FK_FN void gated_norm(DEVICE const int* step, DEVICE const typename T::S* x, DEVICE const typename T::S* z, DEVICE const float* weight, DEVICE typename T::S* y, float eps, Ids id) {
     FK_WAIT_INPUTS();
-    if ((int)id.tg_y >= step[STEP_ROWS]) return;
-    const ulong at = ((ulong)id.tg_y * HEADS + id.tg_x) * W;
-    float squares = 0.0f;
-    for (uint i = id.lane; i < W; i += 32) {
-        const float v = T::get(x[at + i]);
-        squares = fma(v, v, squares);
+    enum { OWN = (W + 31) / 32 };   // of a lane
+    const uint head = id.tg_x * (NT / 32) + id.sg;
+    if (head >= HEADS || (int)id.tg_y >= step[STEP_ROWS]) return;
+    const ulong at = ((ulong)id.tg_y * HEADS + head) * W;
+    float v[OWN], g[OWN], squares = 0.0f;
+    FK_UNROLL for (uint j = 0; j < OWN; ++j) {
+        const uint i = id.lane + 32 * j;
+        v[j] = i < W ? T::get(x[at + i]) : 0.0f;
+        g[j] = i < W ? T::get(z[at + i]) : 0.0f;
     }
+    FK_UNROLL for (uint j = 0; j < OWN; ++j)
+        if (id.lane + 32 * j < W) squares = fma(v[j], v[j], squares);
     const float factor = 1.0f / sqrt(simd_sum(squares) / (float)W + eps);
-    for (uint i = id.lane; i < W; i += 32) {
-        const float t = rounded<T>(weight[i] * rounded<T>(T::get(x[at + i]) * factor)), g = T::get(z[at + i]);
-        y[at + i] = T::put(t * (g * sigmoid(g)));
+    FK_UNROLL for (uint j = 0; j < OWN; ++j) {
+        const uint i = id.lane + 32 * j;
+        if (i < W) y[at + i] = T::put(rounded<T>(weight[i] * rounded<T>(v[j] * factor)) * (g[j] * sigmoid(g[j])));
     }
 }
 
