@@ -3,58 +3,34 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <mutex>
 #include <vector>
 
 namespace forge::cuda {
 
-// What is handed out keeps the pool, and comes back to it.
-class StatePool : public std::enable_shared_from_this<StatePool> {
-  public:
-    StatePool(std::shared_ptr<GpuContext> context, std::size_t bytes) : context_(std::move(context)), bytes_(bytes), most_(std::max<std::size_t>(kMostBytes / bytes, kFirst)) {
-        memory_.reserve(most_);
-        free_.reserve(most_);
-        for (std::size_t i = 0; i < kFirst && grow(); ++i) {}
-    }
-    // Null when there is no more to be had.
-    std::shared_ptr<std::byte[]> take() {
-        std::lock_guard lock(mutex_);
-        if (free_.empty() && !grow()) return nullptr;
-        std::byte* const state = free_.back();
-        free_.pop_back();
-        return {state, [pool = shared_from_this()](std::byte* p) {
-                    std::lock_guard again(pool->mutex_);
-                    pool->free_.push_back(p);   // has room for all
-                }};
-    }
+namespace {
 
-  private:
-    // A prompt leaves three snapshots; a sequence keeps up to 512 MiB of them.
-    static constexpr std::size_t kFirst = 3, kMostBytes = 512u << 20;
+// A prompt leaves three snapshots; a sequence keeps up to 512 MiB of them.
+constexpr std::size_t kFirstStates = 3, kStateBytes = 512u << 20;
 
-    bool grow() {
-        if (memory_.size() == most_) return false;
+std::shared_ptr<StatePool> pool_of(const std::shared_ptr<GpuContext>& context, std::size_t bytes) {
+    if (bytes == 0) return nullptr;
+    const auto pin = [context, bytes, pinned = std::make_shared<std::vector<PinnedMemory>>()]() -> std::byte* {
         try {
-            memory_.emplace_back(context_, bytes_);
+            pinned->emplace_back(context, bytes);
         } catch (const std::exception&) {   // a host may not let more be pinned
-            return false;
+            return nullptr;
         }
-        free_.push_back(memory_.back().data());
-        return true;
-    }
+        return pinned->back().data();
+    };
+    return std::make_shared<StatePool>(pin, kFirstStates, std::max(kStateBytes / bytes, kFirstStates));
+}
 
-    std::shared_ptr<GpuContext> context_;
-    std::size_t bytes_, most_;
-    std::mutex mutex_;
-    std::vector<PinnedMemory> memory_;
-    std::vector<std::byte*> free_;
-};
+}  // namespace
 
 CudaCache::CudaCache(std::shared_ptr<GpuContext> context, const gpu::GpuCacheLayout& layout)
-    : context_(std::move(context)), layout_(layout), memory_(context_, layout.bytes()) {
+    : context_(std::move(context)), layout_(layout), memory_(context_, layout.bytes()), states_(pool_of(context_, layout.state_bytes())) {
     check(context_->driver().fill8(memory_.at(), 0, memory_.bytes(), context_->stream()), "clear the cache");
     context_->synchronize();
-    if (layout_.state_bytes() > 0) states_ = std::make_shared<StatePool>(context_, layout_.state_bytes());
 }
 
 void CudaCache::read(int layer, bool values, int slot, int head, int position, void* out) const {

@@ -5,11 +5,9 @@
 #include "backends/backend.h"
 #include "cuda_device.h"
 #include "gpu_cache_layout.h"
+#include "state_pool.h"
 
 namespace forge::cuda {
-
-// Pinned host memory for recurrent states, used again: pinning takes as long as a state's copy to other memory.
-class StatePool;
 
 class CudaCache final : public Cache {
   public:
@@ -30,7 +28,7 @@ class CudaCache final : public Cache {
     std::shared_ptr<GpuContext> context_;
     gpu::GpuCacheLayout layout_;
     Memory memory_;
-    std::shared_ptr<StatePool> states_;   // null without recurrent states
+    std::shared_ptr<StatePool> states_;   // pinned, which takes as long as a state's copy to other memory; null without recurrent states
 };
 
 }  // namespace forge::cuda
